@@ -1,6 +1,7 @@
 """The gateway's page in a real browser: chats, searches, settings, history, hostile answers."""
 
 import json
+import re
 
 import pytest
 from tests.end_to_end.commands import Tts
@@ -116,6 +117,8 @@ def kept(page):
 def test_a_problem_is_searched_with_its_tree_in_view(page, address, key):
     expect = sync_api.expect
     expect(page.locator("#key-form")).to_be_visible()
+    for closed in ("#failure", "#question", "#settings"):
+        assert page.locator(closed).is_hidden(), f"{closed} before a key"
     use_key(page, key)
     page.said.clear()
     page.click("#settings summary")
@@ -130,7 +133,12 @@ def test_a_problem_is_searched_with_its_tree_in_view(page, address, key):
     assert page.locator(".node.completed").count() == 1
     assert page.locator(".steps .current .text .katex").count() == 1
     assert "score 0.9961" in page.inner_text(".steps .current .facts")
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator(".answers table").count() == 0, "no other completion is known"
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        expect(page.locator("#settings[open]")).to_have_count(int(width > 1000))
+        assert not re.search("NaN|undefined|null", page.inner_text("body"))
+        assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("JSON.stringify([sessionStorage.length, document.cookie])") == '[0,""]'
     assert key not in page.evaluate("JSON.stringify(localStorage)")
     assert not any(key in url for url in page.asked)

@@ -87,7 +87,7 @@ def test_equal_siblings_are_one_line_with_their_number_and_score():
     assert "0.5000 2 x 7 + 7 = 14" in text
     assert "below" in text
     assert "other" not in text
-    assert "4 thoughts, 1 pruned" in text
+    assert "4 steps, 1 pruned" in text
     assert "not drawn" not in text
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from tests.cli.runner import tts
@@ -35,7 +36,14 @@ def test_a_row_says_what_the_problems_record_says(run):
 
 
 ODD = Answer(
-    id="a", question='say "x",\ny\rz', answer=None, score=None, correct=False, tokens=3, seconds=0.5
+    id="a",
+    question='say "x",\ny\rz',
+    answer=None,
+    score=None,
+    probability=None,
+    correct=False,
+    tokens=3,
+    seconds=0.5,
 )
 
 
@@ -44,6 +52,21 @@ def test_both_tables_hold_every_text():
     (row,) = csv.DictReader(io.StringIO(as_table([ODD], "csv"), newline=""))
     assert json.loads(line)["question"] == row["question"] == ODD.question
     assert (row["answer"], row["correct"], row["tokens"]) == ("", "false", "3")
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        *((text, f"'{text}") for text in ("=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-1-2")),
+        *((text, f"'{text}") for text in ("\t=1", "\x1b[2J", r"-\frac{1}{2}", "+x")),
+        *((text, text) for text in ("-5", "+1,000.5", "-", "x = 1", "", "+0.0 [-15.4, +15.4]")),
+    ],
+)
+def test_a_spreadsheet_finds_no_formula(text, cell):
+    odd = replace(ODD, id=text, question=text)
+    (row,) = csv.DictReader(io.StringIO(as_table([odd], "csv"), newline=""))
+    assert (row["id"], row["question"]) == (cell, cell)
+    assert json.loads(as_table([odd], "jsonl"))["id"] == text
 
 
 def test_a_run_is_exported(run, tmp_path):

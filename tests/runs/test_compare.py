@@ -29,6 +29,7 @@ from tts.runs.compare import (
     label,
     pooled,
     read_rows,
+    rows_of,
     varying,
 )
 from tts.runs.config import RunConfig
@@ -217,9 +218,19 @@ def test_costs_are_means_over_the_common_problems():
     tokens, verifier, seconds = pair.costs  # no compute: the models' sizes are not known
     assert (tokens.baseline, tokens.other, tokens.difference) == (10, 30, 20)
     assert tokens.difference_95 == (20, 20)
+    assert (tokens.ratio_95, verifier.ratio_95) == ((3, 3), None)
     assert pair.p_value == 1.0
     assert (verifier.baseline, verifier.other) == (0, 0)
     assert seconds.difference == pytest.approx(0.0)
+
+
+def test_every_table_counts_the_same_tokens_without_speculation_in_vain():
+    events = log_of({"a": True}, tokens=10)
+    ahead = expansion([1], 0.1, 0.5, "speculative", tokens=7, problem="a")
+    run = run_of([*events[:2], ahead, *events[2:]])
+    (row,) = rows_of(run, {"best-of-n": "best"})
+    (answer,) = row.answers
+    assert (row.tokens_per_problem, answer.tokens, pair_of(run, run).costs[0].other) == (10, 10, 10)
 
 
 def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):

@@ -99,7 +99,7 @@ def test_subtrees_stay_whole_whatever_their_first_index_is():
 
 
 def test_problems_without_a_reference_are_not_in_a_curve():
-    unknown = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None),))
+    unknown = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None, -1),))
     known = event([(0,)], [None], [0], [Group("1", True)])
     assert points([unknown], 1, 1, "majority") is None
     assert points([known, unknown], 1, 1, "majority") == points([known], 1, 1, "majority")

@@ -16,6 +16,7 @@ from tests.runs.logs import (
     scoring,
     solved,
     started,
+    texts,
     used,
     whole_logs,
 )
@@ -127,7 +128,7 @@ def test_each_thought_of_a_request_is_a_node():
         started("a", 1.0),
         chain([0], 1.0, 3.0, 4, 5),
         scoring([0, 0], 3.0, 4.0),
-        solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5),)),
+        solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5, -1),)),
     ]
     measures = Measures.of(log)
     tree = measures.problems["a"].tree
@@ -140,7 +141,7 @@ def test_each_thought_of_a_request_is_a_node():
 def test_a_text_that_closed_a_thinking_was_not_generated():
     written = replace(chain([0], 0.0, 2.0, 8, 3), tokens=7)
     log = [SESSION, started("a", 0.0), written]
-    log += [solved("a", 3.0, completions=(LoggedCompletion((0, 0), None),))]
+    log += [solved("a", 3.0, completions=(LoggedCompletion((0, 0), None, -1),))]
     measures = Measures.of(log)
     assert measures.useful_tokens == measures.generated_tokens == 7
 
@@ -154,13 +155,34 @@ def test_what_a_search_asked_for_before_it_was_written_is_in_the_tree():
 def test_a_problem_of_two_sessions_has_tokens_but_no_times():
     log = [SESSION, started("a", 0.0), chain([0], 0.0, 2.0, 3), SESSION, started("a", 0.5)]
     log += [chain([0, 0], 0.5, 1.0, 4)]
-    log += [solved("a", 1.5, completions=(LoggedCompletion((0, 0), 0.5),))]
+    log += [solved("a", 1.5, completions=(LoggedCompletion((0, 0), 0.5, -1),))]
     measures = Measures.of(log)
     tree = measures.problems["a"].tree
     assert (tree.completion_s, tree.first_step_s, measures.goodput) == (None, None, None)
     assert measures.useful_tokens == 7
     assert measures.latencies_s == [1.0]  # of the session that solved it
     assert measures.wall_s == 3.5
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "limit", "unended"),
+    [
+        ("step", "so", None, 1),
+        ("length", "so", None, 1),
+        ("length", "so", "tokens", 0),
+        ("step", " \n", None, 0),
+        ("end", "so", None, 0),
+        ("cut", "so", None, 0),
+    ],
+)
+def test_a_chain_that_came_to_its_most_steps_or_tokens_has_not_ended(stop, text, limit, unended):
+    done = (LoggedCompletion((0,), 0.5, -1),)
+    log = [
+        *(SESSION, started("a", 0.0)),
+        expansion((0,), 0.0, 1.0, thoughts=texts(text, stop=stop)),
+        solved("a", 2.0, completions=done, limit=limit),
+    ]
+    assert Measures.of(log).unended == unended
 
 
 def test_the_parts_that_hold_a_right_completion_are_counted():
@@ -270,7 +292,7 @@ def test_compute_is_that_of_each_prefix_once():
         scoring([1], 1.0, 1.5, load=16, reused=12),
         scoring([0, 0], 2.0, 2.5, load=25, reused=15, tokens=6),
         scoring([1, 1], 2.0, 2.5, load=25, cached=True),
-        solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5),)),
+        solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5, -1),)),
     ]
     sizes = {"generator": 100, "verifier": 1000}
     assert Measures.of(log, "", sizes).compute == 2 * (100 * 24 + 1000 * 38)

@@ -4,7 +4,6 @@ import os
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from tts.runs.events import Finished, ProblemSolved
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log, resumed_work
-from tts.search import Evidence, ResumedWork, Scored, Stop, Thought
+from tts.search import ResumedWork, Scored, Stop, Thought
 
 
 def test_a_folder_without_a_log_is_begun_anew(tmp_path):
@@ -49,7 +48,7 @@ def test_a_finished_run_leaves_nothing_to_do():
     point = read_resume_point(RECORDED, "weighted")
     solved = [event for event in read_events(RECORDED) if isinstance(event, ProblemSolved)]
     right = {each.problem: each.correct["weighted"] for each in solved}
-    assert point == ResumePoint(right, {}, dict.fromkeys(right, (None, None)))
+    assert point == ResumePoint(right)
     assert point.solved
 
 
@@ -102,13 +101,11 @@ def test_what_an_earlier_file_gave_for_open_problems_is_forgotten(tmp_path, role
 
     create_run(tmp_path, {})
     with RunLog(tmp_path) as log:
-        log.write(msgspec.structs.replace(solved("done", 1.0), evidence=Evidence(())))
+        log.write(solved("done", 1.0))
         work(0.25)
-    assert point("old").learnt["done"][0] == Evidence(())
     assert (point("old").changed, set(open_work(point("old")).scores)) == ({}, {(0,)})
     found = point("new")
     assert (found.changed, set(found.solved)) == ({role: "new"}, {"done"})
-    assert (found.learnt["done"][0] is None) == (role == "verifier")
     assert (set(open_work(found).thoughts), open_work(found).scores) == (kept, {})
     with RunLog(tmp_path, changed=found.changed) as log:
         work(0.75)

@@ -18,6 +18,7 @@ from tts.runs.statistics import (
     pareto_front,
     pass_at_k,
     quantile,
+    ratio_of_means,
     rounded,
     share_difference,
     wilson,
@@ -67,6 +68,30 @@ def test_it_is_the_normal_interval_of_the_mean(differences):
 
 def test_nothing_has_no_mean():
     assert paired([]) is None
+
+
+COSTS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1)
+
+
+@given(COSTS)
+def test_a_ratio_has_an_interval_that_no_saving_leaves_and_that_turns_round(costs):
+    found, inverse = ratio_of_means(costs), ratio_of_means([(two, one) for one, two in costs])
+    one, other = map(sum, zip(*costs, strict=True))
+    assert (found is None, inverse is None) == (not one, not other)
+    if found and inverse:
+        low, high = found
+        assert 0 <= low <= other / one * (1 + 1e-9)
+        assert high >= other / one * (1 - 1e-9)
+        assert inverse == pytest.approx((1 / high, 1 / low))
+    elif found:
+        assert found == (0, 0)
+
+
+def test_a_ratio_is_as_certain_as_its_pairs_are_alike():
+    assert ratio_of_means([(10, 1), (1000, 100)]) == pytest.approx((0.1, 0.1))
+    wide = math.exp(1.96 * math.sqrt(0.18 / 3 / 4))  # 0.1 - 0.4, 1.9 - 1.6, twice 0
+    found = ratio_of_means([(20, 1), (80, 19), (50, 10), (50, 10)])
+    assert found == pytest.approx((0.2 / wide, 0.2 * wide))
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 15, 30, 31, 120])

@@ -110,8 +110,7 @@ auto_configs = st.builds(AutoConfig, n=st.integers(1, 8), agg_strategy=AGGREGATI
 
 advices = st.builds(
     Advice,
-    method=st.sampled_from(["mcts", "rebase"]),
-    samples=st.integers(0, 4),
+    method=st.sampled_from(["mcts", "rebase", "vote"]),
     votes=st.sampled_from([1, 2, 4, 8]),
     parallel=st.integers(1, 4),
     allowance=st.one_of(st.none(), st.integers(1, 60)),

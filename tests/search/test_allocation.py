@@ -1,4 +1,4 @@
-"""What the problems of a run are advised, by those well before them."""
+"""What the problems of a run are advised, by those of earlier stages."""
 
 from dataclasses import replace
 from statistics import fmean
@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.search import Advice, Allocation, Calibration, Decision, Evidence
-from tts.search.allocation import CERTAIN, LAG, MOST, advise, spend
+from tts.search import Advice, Allocation, Calibration, Decision
+from tts.search.allocation import CUT_SHORT, FEWEST, MAX_SHARE, SETUP, advise, method_of, spend
 
 EASY = Decision(Advice(votes=1), "vote", 100, 80, chain_tokens=80)
 HARD = replace(EASY, ended_by="allowance", tokens=200)
-AGREES = Evidence(((0.9, 0, 0), (0.8, 1, 0), (0.2, 2, 1)), 0.1, 0.9)
-DIFFERS = Evidence(((0.9, 0, 0), (0.8, 1, 1), (0.2, 2, 2)), 0.1, 0.9)
+NAMES = [f"problem-{place}" for place in range(2 * FEWEST)]
 
 
 @st.composite
@@ -24,123 +23,98 @@ def decisions(draw):
     return Decision(advice, draw(st.sampled_from(["vote", "allowance", "n"])), tokens, first)
 
 
-def filled(problems, evidence=AGREES, decision=EASY, budget=200):
-    allocation = Allocation(budget)
-    for problem in range(problems):
-        allocation.observe(str(problem), evidence, decision)
-    return allocation
+def decision_on(name):
+    """What came of a problem, whatever the order."""
+    return replace(EASY, tokens=80 + 7 * NAMES.index(name))
 
 
-@given(st.permutations(range(40)), st.integers(LAG, LAG + 39))
-def test_advice_depends_on_the_problems_well_before_and_on_no_order(order, place):
-    told, in_order = Allocation(200), Allocation(200)
-    for problem in range(place + 1):
-        told.place(str(problem))
-        in_order.place(str(problem))
-    seen = [
-        ((AGREES, DIFFERS)[problem % 2], replace(EASY, tokens=80 + 7 * problem))
-        for problem in range(40)
-    ]
-    for problem in range(place - LAG + 1):
-        in_order.observe(str(problem), *seen[problem])
-    for problem in order:  # later ones as well
-        told.observe(str(problem), *seen[problem])
-    assert in_order.ready(str(place))
-    assert told.advice(str(place)) == in_order.advice(str(place))
-    assert told.calibration(str(place)) == in_order.calibration(str(place))
+@given(st.permutations(NAMES), st.randoms(use_true_random=False))
+def test_advice_depends_on_the_problems_and_not_on_their_order(order, rng):
+    one, other = Allocation(200, NAMES), Allocation(200, order)
+    for allocation in (one, other):
+        by_stage = sorted(NAMES, key=lambda name: (allocation.stage(name), rng.random()))
+        for name in by_stage:
+            assert allocation.ready(name), "its stage comes after those that are solved"
+            allocation.advice(name)
+            allocation.observe(name, decision_on(name))
+    assert [one.advice(name) for name in NAMES] == [other.advice(name) for name in NAMES]
 
 
-def test_a_problem_waits_for_those_before_it_and_the_later_the_more_may_run():
-    allocation = Allocation(200)
-    for problem in range(16 * LAG):
-        allocation.place(str(problem))
-    assert allocation.ready(str(LAG - 1))
-    assert not allocation.ready(str(LAG))
-    allocation.observe("1", AGREES, EASY)
-    assert not allocation.ready(str(LAG))
-    allocation.observe("0", AGREES, EASY)
-    assert allocation.ready(str(LAG + 1))
-    assert not allocation.ready(str(LAG + 2))
-    for problem in range(2, 8 * LAG):
-        allocation.observe(str(problem), AGREES, EASY)
-    assert allocation.ready(str(10 * LAG - 1))
-    assert not allocation.ready(str(12 * LAG))
+def test_a_problem_waits_for_all_problems_of_earlier_stages():
+    allocation = Allocation(200, NAMES)
+    stages = [allocation.stage(name) for name in NAMES]
+    assert [stages.count(stage) for stage in range(4)] == [16, 16, 32, 64]
+    last = NAMES[stages.index(3)]
+    first = [name for name in NAMES if allocation.stage(name) < 3]
+    for name in first:
+        assert not allocation.ready(last)
+        allocation.observe(name, EASY)
+    assert allocation.ready(last)
 
 
-def test_nothing_waits_where_nothing_is_learnt():
-    given = Calibration(((0.8, 0.0), (1.0, 0.9)))
-    fixed = Allocation(advises=False, learns=False, given=given)
-    assert all(fixed.ready(str(place)) for place in range(3 * LAG))
-    assert fixed.calibration("7") is given
-    assert fixed.advice("7") is None
+def test_a_problem_by_itself_may_take_the_budget_and_no_more():
+    alone = Allocation(300, ["a"]).advice("a")
+    assert (alone.allowance, alone.cap) == (300, 300)
+    assert Allocation(None, NAMES).advice(NAMES[0]) == Advice()
+    assert Allocation(300, NAMES[: FEWEST - 1]).advice(NAMES[0]) == alone
 
 
-def test_the_first_problem_may_take_the_budget_and_no_more():
-    first = Allocation(300).advice("a")
-    assert (first.allowance, first.cap, first.samples) == (300, 300, 0)
-    assert Allocation(None).advice("a") == Advice()
+def test_what_the_first_stages_have_overspent_the_last_one_saves():
+    lean, lavish = Allocation(200, NAMES), Allocation(200, NAMES)
+    for name in NAMES:
+        if lean.stage(name) < 3:
+            lean.observe(name, HARD)
+            lavish.observe(name, replace(HARD, tokens=300))
+    last = next(name for name in NAMES if lean.stage(name) == 3)
+    assert lavish.advice(last).allowance < lean.advice(last).allowance
 
 
 @given(st.lists(decisions(), min_size=1, max_size=40), st.integers(50, 3000))
-def test_what_earlier_problems_would_have_taken_is_the_target_at_most(known, target):
-    votes, allowance = spend(known, target, MOST * target)
-    assert 0 <= allowance <= MOST * target
+def test_what_earlier_problems_would_have_taken_is_the_target_at_most(earlier, target):
+    votes, allowance = spend(earlier, target, MAX_SHARE * target)
+    assert 0 <= allowance <= MAX_SHARE * target
 
-    def taken(decision):
-        needed = decision.tokens * votes / decision.advice.votes
+    def tokens(decision):
+        needed = decision.tokens * (votes + SETUP) / (decision.advice.votes + SETUP)
         if decision.ended_by not in ("vote", "n"):
-            needed = allowance
+            needed *= CUT_SHORT
         return max(decision.first_tokens, min(needed, allowance))
 
-    least = fmean(decision.first_tokens for decision in known)
-    assert fmean(map(taken, known)) <= max(target, least) + 1e-9
+    least = fmean(decision.first_tokens for decision in earlier)
+    assert fmean(map(tokens, earlier)) <= max(target, least) + 1e-9
 
 
 def test_what_easy_problems_leave_goes_to_hard_ones():
-    known = [EASY, EASY, EASY, HARD] * 10
-    advice = advise(39 + LAG, known, None, 200, sum(200 - done.tokens for done in known))
+    advice = advise(Advice(), [EASY, EASY, EASY, HARD] * 10, 200, MAX_SHARE * 200)
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 
 
 @pytest.mark.parametrize(
-    ("trust", "budget", "method"),
+    ("inner", "method"),
     [
-        (None, 400, "mcts"),
-        (CERTAIN, 400, "mcts"),
-        (0.3, 400, "rebase"),
-        (0.3, 160, "mcts"),
-        (0.3, None, "rebase"),
+        (None, "mcts"),
+        ((0.8, 0.75, 0.85), "mcts"),
+        ((0.75, 0.66, 0.84), "rebase"),
+        ((0.52, 0.45, 0.6), "vote"),
+        ((0.2, 0.15, 0.25), "vote"),
     ],
 )
-def test_scores_are_followed_as_far_as_they_are_worth_it(trust, budget, method):
-    advice = advise(2 * LAG + 1, [replace(EASY, tokens=budget or 400)] * 128, trust, budget, 0)
-    assert (advice.method, advice.trust) == (method, trust)
+def test_scores_are_followed_as_far_as_labels_have_shown_that_they_say_something(inner, method):
+    assert method_of(inner) == method
+    line = [(0.0, 0.1), (1.0, 0.9)]
+    measured = Calibration.of(line, None, None, inner)
+    advice = Allocation(None, [], measured).advice("any")
+    assert (advice.method, advice.auroc) == (method, inner[0] if inner else None)
+
+
+def test_rounds_that_would_be_narrow_give_way_to_mcts():
+    weak = Advice("rebase")
+    assert advise(weak, [EASY] * 20, 160, 1600).method == "mcts"
+    assert advise(weak, [EASY] * 20, 800, 8000).method == "rebase"
 
 
 @pytest.mark.parametrize(("chains", "width"), [(0.2, 1), (2.4, 2), (4, 4), (16, 8), (400, 40)])
 def test_the_larger_the_budget_the_wider_the_rounds(chains, width):
-    even = replace(EASY, tokens=round(chains * 80))
-    assert advise(2 * LAG, [even] * LAG, 0.3, even.tokens, 0).width == width
-
-
-def test_scores_are_not_believed_once_high_ones_disagree():
-    last = str(4 * LAG - 1)
-    assert filled(4 * LAG).advice(last).method == "mcts"
-    doubted = filled(4 * LAG, DIFFERS, budget=400)
-    assert doubted.advice(last).method == "rebase"
-    assert doubted.calibration(last)(0.9) < 0.3
-
-
-def test_samples_are_drawn_more_rarely_later_on():
-    allocation = filled(3 * LAG)
-    sampled = [allocation.advice(str(place)).samples for place in range(2 * LAG, 3 * LAG)]
-    assert 0 < sum(map(bool, sampled)) <= LAG // 4
-
-
-def test_of_a_problem_that_failed_nothing_is_learnt():
-    allocation = Allocation(advises=False)
-    for place in range(LAG):
-        allocation.observe(str(place), None)
-    assert allocation.ready(str(LAG))
-    assert allocation.calibration(str(LAG + 7)) is None
+    target = round(chains * 80)
+    assert advise(Advice("rebase"), [EASY] * 20, target, 8 * target).width == width

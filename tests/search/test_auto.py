@@ -15,6 +15,7 @@ from tts.search import (
     AutoConfig,
     AutoSearch,
     BudgetedSearch,
+    Calibration,
     Completion,
     Expand,
     Fate,
@@ -29,10 +30,13 @@ from tts.search import (
 from tts.search.auto import UNANSWERED, Ending
 from tts.search.votes import Votes
 
+METHODS = ["mcts", "rebase", "vote"]
+FLAT = Calibration.of([(0.0, 0.5), (1.0, 0.5)])
+
 
 def rounds_of(width):
     """Advice to search in rounds of REBASE that nothing ends."""
-    return Advice("rebase", samples=0, votes=10**6, width=width)
+    return Advice("rebase", votes=10**6, width=width)
 
 
 def seed(node):
@@ -75,9 +79,8 @@ def test_what_comes_out_depends_on_no_order_of_events_and_every_token_is_counted
     assert not any(node.fate is Fate.OPEN for node in found.tree)
     if decision.ended_by == "allowance":
         assert decision.tokens >= advice.allowance
-    chains = [(chain,) for chain in range(min(advice.samples, config.n))]
-    assert asked[: len(chains)] == [(Expand, chain, True) for chain in chains]
-    assert {done.node[:1] for done in found.completions} >= set(chains), "all samples vote"
+    if advice.method == "vote":
+        assert all(whole for kind, _, whole in asked if kind is Expand)
 
 
 @settings(max_examples=amount(30, 300), deadline=None)
@@ -95,22 +98,22 @@ def test_nor_does_it_within_a_budget(config, advice, world, shuffle):
 @settings(max_examples=amount(40, 200), deadline=None)
 @given(auto_configs, worlds)
 def test_what_nothing_ends_is_mcts(config, world):
-    search = new_search(config, Advice(samples=0, votes=10**6))
+    search = new_search(config, Advice(votes=10**6))
     check_same(search, MctsConfig(n=config.n, agg_strategy=config.agg_strategy), world)
 
 
 @settings(max_examples=amount(40, 200), deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), worlds)
-def test_chains_of_rounds_are_independent_where_all_scores_are_worth_the_same(width, rounds, world):
+def test_chains_of_rounds_are_independent_where_all_probabilities_are_equal(width, rounds, world):
     config = AutoConfig(n=rounds * width)
-    search = AutoSearch(config, rounds_of(width), seed, answer_form, lambda score: 0.5)
+    search = AutoSearch(config, rounds_of(width), seed, answer_form, FLAT)
     drive(search, world)
     assert all(node.path[1:] == (0,) * (len(node.path) - 1) for node in search.tree)
     assert {node.path[0] for node in search.tree} == set(range(rounds * width))
     assert len(search.result().completions) == rounds * width
 
 
-def test_children_of_a_round_are_shared_out_by_what_steps_are_worth():
+def test_children_of_a_round_are_shared_out_by_the_scores_of_steps():
     search = new_search(AutoConfig(n=4), rounds_of(4))
     grow(search, scores=(0.9, 0.1, 0.3, 0.7))
     children = Counter(node.path[0] for node in search.tree if len(node.path) == 2)
@@ -161,7 +164,7 @@ def chain(place, answer, score):
 
 
 def test_one_sure_chain_is_enough_where_one_vote_decides():
-    search = new_search(AutoConfig(), Advice(samples=0, votes=1, parallel=1))
+    search = new_search(AutoConfig(), Advice(votes=1, parallel=1))
     (work,) = search.ask()
     search.tell(Generated(work.node, (Thought((7,), r"\boxed{5}", Stop.END),)))
     search.ask()
@@ -194,23 +197,22 @@ def solved(config, advice, said):
     return search.result()
 
 
-@pytest.mark.parametrize("method", ["mcts", "rebase"])
-@pytest.mark.parametrize("samples", [0, 4])
-def test_a_problem_of_many_steps_is_searched_to_its_answer(method, samples):
-    found = solved(AutoConfig(), Advice(method, samples=samples), of_steps(50))
+@pytest.mark.parametrize("method", METHODS)
+def test_a_problem_of_many_steps_is_searched_to_its_answer(method):
+    found = solved(AutoConfig(), Advice(method), of_steps(50))
     assert found.decision.ended_by == "vote"
     assert all(answer_form(done.text) for done in found.completions)
     assert max(len(node.path) for node in found.tree) == 50
 
 
-@pytest.mark.parametrize("method", ["mcts", "rebase"])
-def test_chains_come_to_their_ends_where_all_scores_are_worth_nothing(method):
-    found = solved(AutoConfig(), Advice(method, samples=0), of_steps(3, score=0.0))
+@pytest.mark.parametrize("method", METHODS)
+def test_chains_come_to_their_ends_where_all_scores_are_0(method):
+    found = solved(AutoConfig(), Advice(method), of_steps(3, score=0.0))
     assert found.decision.ended_by == "no votes"
     assert {answer_form(done.text).form for done in found.completions} == {"5"}
 
 
-@pytest.mark.parametrize("method", ["mcts", "rebase"])
+@pytest.mark.parametrize("method", METHODS)
 def test_few_chains_are_enough_of_a_question_without_an_answer_and_one_at_temperature_0(method):
     found = solved(AutoConfig(), Advice(method), of_steps(3, "A poem."))
     assert found.decision.ended_by == "no votes"

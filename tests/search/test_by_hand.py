@@ -251,12 +251,10 @@ def test_particles_that_were_resampled_weigh_the_same():
 
 
 def test_a_simulation_opens_a_child_where_it_promises_more_than_those_there():
-    # The root's first child scores 0.2 where new ones promise (0.5 + 0.2) / (1 + 1) = 0.35, so it
-    # gets another; below 1 a new one promises 0.9 * 0.54. The chain's 0.8 counts for 1, too, whose
-    # mean is then 0.85, but 1.0 is spent and 1.1 is opened: it scores less than 1.2 promises, of
-    # which width allows none.
+    # Both children of the root are opened at once. Of the range, 0 has nothing and 1 all; with
+    # simulation 1 under way 1 has a half, still more than 0, so both simulations stand at 1.
     check(
-        MctsConfig(n=2, width=2, parallel=1, exploration=0.0),
+        MctsConfig(n=2, width=2, parallel=2, exploration=0.0),
         "0 a 0.2 / 1 b 0.9 / 1.0 5$ 0.8 / 1.1 7$ 0.1",
         "1.0 0.8 / 1.1 0.1",
         expanded="1",
@@ -266,10 +264,10 @@ def test_a_simulation_opens_a_child_where_it_promises_more_than_those_there():
 
 
 def test_exploration_turns_a_simulation_to_what_was_visited_less():
-    # Simulation 1 ends at 0.0. Then of 3 visits 2 went to 0, which is worth 0.85 + 3 * sqrt(3) / 3
-    # = 2.58, and 1 to 1, worth 0.6 + 3 * sqrt(3) / 2 = 3.20.
+    # Simulation 1 goes to 0. Then of 3 visits 2 went to 0, whose bound is 1/2 + 3 * sqrt(3) / 3
+    # = 2.23, and 1 to 1, with 0 + 3 * sqrt(3) / 2 = 2.60.
     check(
-        MctsConfig(n=2, width=2, parallel=1, exploration=3.0),
+        MctsConfig(n=2, width=2, parallel=2, exploration=3.0),
         "0 a 0.9 / 1 7$ 0.6 / 0.0 5$ 0.8",
         "0.0 0.8 / 1 0.6",
         expanded="0",
@@ -277,18 +275,20 @@ def test_exploration_turns_a_simulation_to_what_was_visited_less():
     )
 
 
-def test_a_simulation_under_way_counts_as_a_visit_of_value_0():
-    # Both simulations open a child of the root. Simulation 1 goes to 0, which thereby falls to
-    # 0.45, so that simulation 2 goes to 1.
+def test_a_simulation_under_way_counts_as_a_visit_of_the_least_value():
+    # All three simulations open a child of the root. Simulation 1 goes to 0, which thereby falls
+    # from 1 to 0.5, so that simulation 2 goes to 1, which has 0.6 and falls to 0.3; simulation 3
+    # goes to 0.
     asked = check(
-        MctsConfig(n=2, width=2, parallel=2, exploration=0.0),
-        "0 a 0.9 / 1 b 0.6 / 0.0 5$ 0.8 / 1.0 7$ 0.7",
-        "0.0 0.8 / 1.0 0.7",
+        MctsConfig(n=3, width=3, parallel=3, exploration=0.0),
+        "0 a 0.9 / 1 b 0.7 / 2 c 0.4 / 0.0 5$ 0.9 / 0.1 5$ 0.8 / 1.0 7$ 0.7",
+        "0.0 0.9 / 0.1 0.8 / 1.0 0.7",
         expanded="0 1",
-        completed="0.0 1.0",
+        completed="0.0 0.1 1.0",
+        pruned="2",
     )
     generated = [name_of(call.node) for call in asked if isinstance(call, Expand)]
-    assert generated == ["0", "1", "0.0", "1.0"]
+    assert generated == ["0", "1", "2", "0.0", "0.1", "1.0"]
 
 
 def test_a_node_whose_children_have_all_come_out_gets_further_ones():

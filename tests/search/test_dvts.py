@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from tests.search.driving import STEP, build, grow
 
-from tts.search import DvtsConfig, Fate, Generated, Scored, Stop, Thought
+from tts.search import Calibration, DvtsConfig, Fate, Generated, Scored, Stop, Thought
 
 
 def test_subtrees_of_dvts_do_not_wait_for_one_another():
@@ -18,9 +18,9 @@ def test_subtrees_of_dvts_do_not_wait_for_one_another():
 
 @pytest.mark.parametrize("order", [*permutations([(0, 0), (0, 1)])])
 def test_a_step_without_text_keeps_a_product_that_the_best_step_would_lower(order):
-    """It wins where the best score is worth less than 1, whichever score comes first."""
+    """It wins where the best probability is less than 1, whichever score comes first."""
     search = build(DvtsConfig(n=2, beam_width=2, agg_strategy="prod"))
-    search.tree.worth = lambda score: score / 2
+    search.tree.calibration = Calibration.of([(0, 0), (1, 0.5)])
     grow(search, (1.0, 0.0), {(0, 1): (Thought((), "", Stop.STEP),)})
     for node in order:
         search.tell(Scored(node, 1.0))

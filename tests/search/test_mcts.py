@@ -1,13 +1,21 @@
 """MCTS: what simulations may do in all, and what they see of each other."""
 
+import random
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.search.driving import build, drive, grow, mcts_configs, worlds
+from tests.search.driving import answer, build, drive, grow, mcts_configs, worlds
 
 from tts.search import Expand, Fate, MctsConfig, Scored
-from tts.search.mcts import NodeVisits, Yield, best_child
+from tts.search.mcts import NodeVisits, SeenValues, best_child
 from tts.search.tree import Node
+
+
+def itself(total, visits):
+    return total
 
 
 def places(*scores):
@@ -21,43 +29,64 @@ def places(*scores):
 def test_equal_children_are_visited_in_the_order_of_their_paths():
     parent = places(0.5, 0.5, 0.5)
     for child in parent.children:
-        assert best_child(parent, 1.0, None) is child
+        assert best_child(parent, 1.0, itself, None) is child
         child.under_way += 1
 
 
 def test_without_exploration_the_best_mean_is_chosen_and_what_is_spent_is_not():
     parent = places(0.2, 0.9, 0.6)
     for expected in (1, 2, 0):
-        child = best_child(parent, 0.0, None)
+        child = best_child(parent, 0.0, itself, None)
         assert child is parent.children[expected]
         child.spent = True
-    assert best_child(parent, 0.0, None) is None
+    assert best_child(parent, 0.0, itself, None) is None
 
 
 def test_exploration_prefers_what_was_visited_less():
     parent = places(0.9, 0.5)
     parent.children[0].visits, parent.children[0].total = 9, 8.1
-    assert best_child(parent, 0.1, None) is parent.children[0]
-    assert best_child(parent, 2.0, None) is parent.children[1]
+    assert best_child(parent, 0.1, itself, None) is parent.children[0]
+    assert best_child(parent, 2.0, itself, None) is parent.children[1]
 
 
 def test_a_new_child_is_opened_where_it_promises_more_than_those_that_are_there():
     parent = places(0.2, 0.5)
-    assert best_child(parent, 0.0, 0.6) is None
-    assert best_child(parent, 0.0, 0.5) is parent.children[1], "not where it promises as much"
+    assert best_child(parent, 0.0, itself, 0.6) is None
+    assert best_child(parent, 0.0, itself, 0.5) is parent.children[1], (
+        "not where it promises as much"
+    )
     parent = places(0.5)
-    assert best_child(parent, 0.5, 0.6) is None
+    assert best_child(parent, 0.5, itself, 0.6) is None
     parent.opening = 3
-    assert best_child(parent, 0.5, 0.6) is parent.children[0], "those awaited make it less urgent"
-    assert best_child(places(), 0.0, 0.0) is None
+    assert best_child(parent, 0.5, itself, 0.6) is parent.children[0], (
+        "those awaited make it less urgent"
+    )
+    assert best_child(places(), 0.0, itself, 0.0) is None
 
 
-def test_what_new_children_are_worth_is_learnt_from_all_of_them():
-    known = Yield()
-    assert known.share == 0.5
-    known.see(0.9, 1.0)
-    known.see(0.9, 0.5)  # counts no more than its parent
-    assert known.share == pytest.approx((0.5 + 0.9 + 0.5) / 2.5)
+def test_a_new_child_is_expected_to_have_a_share_of_its_parents_value():
+    values = SeenValues()
+    for value in (0.2, 0.4, 0.6, 0.6):
+        values.extend(value)
+    values.compare(0.4, None)  # half of the range, below the root, which counts as the most seen
+    values.compare(0.6, 0.4)  # counts no more than its parent
+    assert values.prospect(None) == pytest.approx((0.5 + 0.5 + 0.5) / (1 + 1 + 0.5))
+    assert values.prospect(0.4) == pytest.approx(values.prospect(None) / 2)
+
+
+@settings(max_examples=amount(40, 200), deadline=None)
+@given(st.integers(1, 8), st.integers(1, 4), worlds)
+def test_as_long_as_all_values_are_equal_every_simulation_is_a_chain_of_its_own(n, parallel, world):
+    search = build(MctsConfig(n=n, parallel=parallel, width=2))
+    pending = search.ask()
+    rng = random.Random(world)
+    while not search.done:
+        result = answer(pending.pop(rng.randrange(len(pending))), world)
+        search.tell(replace(result, score=0.5) if isinstance(result, Scored) else result)
+        pending += search.ask()
+    assert all(node.path[1:] == (0,) * (len(node.path) - 1) for node in search.tree)
+    completions = search.result().completions
+    assert len(completions) == len({completion.node[0] for completion in completions}) == n
 
 
 @settings(max_examples=amount(75, 300), deadline=None)
@@ -85,11 +114,12 @@ def test_a_node_has_no_more_than_width_children_unless_all_are_spent(config, wor
 
 
 def test_a_node_gets_another_child_until_one_is_good():
-    search = build(MctsConfig(n=1, parallel=1, exploration=0.0))
-    grow(search, [0.1, 0.1, 0.1, *[0.9] * 6])
-    asked = [node.path for node in search.tree if len(node.path) == 1]
-    assert asked == [(0,), (1,), (2,), (3,)]
-    assert (3, 0) in search.tree
+    search = build(MctsConfig(n=2, parallel=2, exploration=0.0))
+    bad, good = {(0,): 0.1, (1, 0): 0.1, (1, 1): 0.1}, {(1,): 0.9, (1, 2): 0.9, (1, 3): 0.8}
+    grow(search, bad | good)
+    below = [node.path for node in search.tree if len(node.path) == 2]
+    assert below == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    assert (1, 2, 0) in search.tree
 
 
 def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come_out():
@@ -105,9 +135,9 @@ def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come
 
 
 def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
-    search = build(MctsConfig(n=2, parallel=2))
-    grow(search, {(0,): 0.9, (1,): 0.8, (0, 0): 0.7})
-    # both simulations have walked on; the child of 0 is ready, that of 1 is not
+    search = build(MctsConfig(n=3, parallel=3, width=3))
+    grow(search, {(0,): 0.9, (1,): 0.9, (2,): 0.1, (0, 0): 0.7, (0, 1): 0.2})
+    # all simulations have walked on; the children of 0 are ready, that of 1 is not
     assert [g.work.node for g in search.foresee({}) if g.work.node[0] == 0] == [(0, 0, 0)]
     assert {(0, 0), (1, 0)} <= search.expandable()
     search.tell(Scored((1, 0), 0.1))

@@ -19,16 +19,15 @@ from tests.search.driving import (
     worlds,
 )
 
-from tts.grading.votes import answer_form
 from tts.search import (
     BeamSearchConfig,
+    Calibration,
     DvtsConfig,
     Expand,
     Fate,
     Score,
     Search,
     Work,
-    evidence_of,
 )
 from tts.strategies.catalog import STRATEGIES
 
@@ -37,13 +36,12 @@ INTERLEAVINGS = amount(140, 1500)
 
 
 def outcome(search: Search):
-    """All but the scores of pruned nodes, which are missing where nothing hung on them; and what
-    later problems learn from it."""
+    """All but the scores of pruned nodes, which are missing where nothing hung on them."""
     nodes = {
         node.path: (node.thought, None if node.fate is Fate.PRUNED else node.score, node.fate)
         for node in search.tree
     }
-    return nodes, search.result().completions, evidence_of(search.tree, answer_form)
+    return nodes, search.result().completions
 
 
 def scores(search: Search, other: Search):
@@ -67,9 +65,9 @@ def needed(asked: list[Work], search: Search) -> set[tuple[type, tuple[int, ...]
 @settings(max_examples=INTERLEAVINGS, deadline=None)
 @given(configs, worlds, st.integers(0, 10**6), st.sampled_from([1, 0.6]))
 def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle, best):
-    """Whatever scores are worth: the best one less than 1, too."""
+    """With a calibration, too, whose best probability is less than 1."""
     plain, shuffled = build(config), build(config)
-    plain.tree.worth = shuffled.tree.worth = lambda score: best * score
+    plain.tree.calibration = shuffled.tree.calibration = Calibration.of([(0, 0), (1, best)])
     asked = drive(plain, world)
     asked_shuffled = drive(shuffled, world, random.Random(shuffle))
     assert plain.tree.digest() == shuffled.tree.digest()

@@ -53,7 +53,7 @@ def test_an_empty_last_step_leaves_the_path_score_as_it_is(steps, last, how):
 )
 def test_a_path_has_at_most_one_score_per_step_with_text(steps, last):
     tree, end = chain(*steps, ("c", last))
-    counted = tree.scores(end)
+    counted = tree.values(end)
     assert counted[-1] == last
     assert len(counted) <= sum(bool(text.strip()) for text, _ in steps) + 1
     with_text = [score for text, score in steps if text.strip() and score is not None]
@@ -69,7 +69,7 @@ def test_a_path_has_at_most_one_score_per_step_with_text(steps, last):
 )
 def test_an_empty_step_stands_in_for_one_that_was_not_scored(steps, counted):
     tree, end = chain(*steps)
-    assert tree.scores(end) == counted
+    assert tree.values(end) == counted
 
 
 def test_ranks_go_by_path_score_then_last_score_then_path():

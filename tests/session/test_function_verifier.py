@@ -7,7 +7,7 @@ from tests.cli.runner import asked_runs, tts
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import VerifierFunction, load_deployment
+from tts.build.spec import VerifierCalibration, VerifierFunction, load_deployment
 from tts.lab.bench.single_run import plan_of
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession, Session
@@ -72,8 +72,8 @@ def test_beside_it_only_a_cpu_compiles(file):
 
 
 def calibrated(deployment):
-    points = {"calibration": [(0.0, 0.5), (1.0, 1.0)]}
-    verifier = deployment.verifier.model_copy(update=points)
+    measured = VerifierCalibration(final=[(0.0, 0.5), (1.0, 1.0)])
+    verifier = deployment.verifier.model_copy(update={"calibration": measured})
     return deployment.model_copy(update={"verifier": verifier})
 
 
@@ -81,7 +81,8 @@ def test_a_session_is_scored_by_it_unless_it_is_given_another(deployment, endpoi
     generator = endpoints["generator"]
     with Session.open(calibrated(deployment), generator=generator) as session:
         result = session.solve(QUESTION, n=4)
-        assert {each.score for each in result.completions} == {0.625}
+        assert {each.probability for each in result.completions} == {0.625}
+        assert {each.score for each in result.completions} == {0.25}
         assert {score for each in result.completions for score in each.step_scores} == {0.25}
         assert session.score(QUESTION, ["1 + 2 = 3"]).completions[0].score == 0.25
     with Session.open(deployment, generator=generator, verifier=lambda q, steps: 0.75) as session:

@@ -10,9 +10,10 @@ from tts.problem import Problem
 from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
 from tts.search import SampleSearchConfig
-from tts.search.allocation import LAG
+from tts.search.allocation import FEWEST, Allocation
+from tts.strategies.catalog import STRATEGIES
 
-PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(LAG + amount(4, 20))]
+PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(FEWEST + amount(0, 20))]
 AUTO = {"strategy": "auto", "budget_tokens": 60}
 
 
@@ -22,7 +23,7 @@ def digests(results):
 
 def decisions(folder):
     solved = (event for event in read_events(folder) if isinstance(event, ProblemSolved))
-    return {event.problem: (event.decision, event.evidence) for event in solved}
+    return {event.problem: event.decision for event in solved}
 
 
 @pytest.mark.parametrize(
@@ -55,11 +56,24 @@ def test_the_log_says_what_was_decided_of_each_problem(session, tmp_path):
     list(session.solve_many(PROBLEMS, **AUTO, out=tmp_path / "run"))
     found = decisions(tmp_path / "run")
     assert found.keys() == {problem.id for problem in PROBLEMS}
-    first = [found[str(i)][0] for i in range(LAG)]
-    assert all(decision.advice.cap == 60 >= decision.tokens for decision in first)
-    decision, evidence = found[str(LAG)]
-    assert decision.advice.cap > 60
-    assert evidence.chains
+    shared = Allocation(60, list(found))
+    first = [decision for name, decision in found.items() if shared.stage(name) == 0]
+    assert len(first) == len(PROBLEMS) // 8
+    assert all(decision.advice.allowance == 120 for decision in first)
+    assert len({decision.advice for decision in found.values()}) > 1
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES.keys() - {"auto"}))
+def test_a_problems_tree_is_the_same_alone_in_any_order_and_in_shards(session, strategy):
+    """One problem, one tree: only `auto` looks at other problems."""
+    n = 1 if strategy == "greedy" else 4
+    solve = partial(session.solve_many, strategy=strategy, n=n, seed=3)
+    problems = PROBLEMS[: amount(8, 40)]
+    forwards = digests(solve(problems))
+    assert digests(solve(problems[::-1])) == forwards
+    assert digests([*solve(problems[::2]), *solve(problems[1::2])]) == forwards
+    alone = [session.solve(each, strategy=strategy, n=n, seed=3) for each in problems[:3]]
+    assert digests(alone).items() <= forwards.items()
 
 
 def test_a_problem_alone_is_the_first_of_a_run(session):
@@ -82,7 +96,6 @@ class Endless(SampleSearchConfig):
 
 @pytest.mark.parametrize("budget", [60, None])
 def test_an_own_search_that_takes_its_budget_waits_for_no_advice(session, budget):
-    """From the 33rd problem on it waited for decisions that only `auto` takes."""
     results = list(session.solve_many(PROBLEMS, strategy=Endless(n=8), budget_tokens=budget))
     assert len(results) == len(PROBLEMS)
     assert {result.limit for result in results} == {budget and "tokens"}

@@ -108,10 +108,6 @@ def report(
         study = study_report(finished, measure(finished))
     else:
         found = compare(runs, against)
-    if study and not as_json:
-        print_advice(consoles()[0], study)
-    elif not as_json:
-        print_report(found)
     page: Path | None = None
     figures: list[Path] = []
     try:
@@ -126,6 +122,10 @@ def report(
         if formats or open_page:
             raise
         say(f"No page: {error}")  # the tables are shown all the same
+    if study and not as_json:
+        print_advice(consoles()[0], study)
+    elif not as_json:
+        print_report(found)
     if as_json:
         print_json(
             ReportDocument(

@@ -118,9 +118,10 @@ def vote(
 ) -> Answers:
     """Choose by each rule. `groups[i]` is the group of answer i, -1 for none.
 
-    best: the answer of the best-scored completion, whatever it is. weighted: the group with the
-    largest sum of scores. majority: the largest group. Ties go to the group that comes first in
-    path order; a group speaks through its first member.
+    best: the answer of the best completion, whatever it is: by its weight (`Completion.weight`),
+    then by its score. weighted: the group with the largest sum of weights; the largest group where
+    all weights are 0. majority: the largest group. Ties go to the group that comes first in path
+    order; a group speaks through its first member.
     """
     members: dict[int, list[int]] = {}
     for index, group in enumerate(groups):
@@ -136,10 +137,11 @@ def vote(
     majority = speaker([1.0] * len(completions))
     if not _scored(completions):
         return Answers(None, None, majority)
-    scores = [done.score or 0.0 for done in completions]
-    best = max(range(len(completions)), key=lambda i: (scores[i], -i))
+    weights = [done.weight for done in completions]
+    best = max(range(len(completions)), key=lambda i: (weights[i], completions[i].score or 0.0, -i))
     best_group = members.get(groups[best])
-    return Answers(extracted[best_group[0]] if best_group else None, speaker(scores), majority)
+    weighted = speaker(weights) if any(weights) else majority
+    return Answers(extracted[best_group[0]] if best_group else None, weighted, majority)
 
 
 def answer_form(text: str) -> AnswerForm | None:

@@ -6,7 +6,8 @@ from tts.search import Decision
 
 _METHODS = {
     "mcts": "MCTS, which follows the scores",
-    "rebase": "rounds of REBASE, which follow the scores as far as they are worth anything",
+    "rebase": "rounds of REBASE, which share out chains by the scores",
+    "vote": "independent chains, which vote",
 }
 _ENDS = {
     "vote": "the vote was decided",
@@ -20,22 +21,24 @@ _ENDS = {
 def reason(decision: Decision) -> str:
     """Sentences on what a problem's search was advised, and what came of it."""
     advice = decision.advice
-    known = "nothing was known of the verifier"
-    if advice.trust is not None:
-        known = f"in earlier problems, the best scores were worth {advice.trust:.2f}"
-    said = [f"The method was {_METHODS[advice.method]} ({known})."]
+    measured = "the verifier was not measured"
+    if advice.auroc is not None:
+        measured = (
+            f"the verifier's scores of steps have an area under the ROC curve of {advice.auroc:.2f}"
+        )
+    sentences = [f"The method was {_METHODS[advice.method]} ({measured})."]
     if advice.allowance is not None:
         allowed, most = "It was to end with its first completions", " or at {:,} tokens"
         if advice.allowance:
             allowed = f"It was allowed {advice.allowance:,} tokens if it had a completion by then"
             most = ", and {:,} at most"
-        said.append(allowed + (most.format(advice.cap) if advice.cap else "") + ".")
+        sentences.append(allowed + (most.format(advice.cap) if advice.cap else "") + ".")
     first = ""
     if decision.first_tokens is not None:
         first = f" (it could have ended after {decision.first_tokens:,})"
     elif decision.chain_tokens is None:
         first = " (no completion came before the end)"
-    said.append(
+    sentences.append(
         f"It took {decision.tokens:,} tokens{first} and ended because {_ENDS[decision.ended_by]}."
     )
-    return " ".join(said)
+    return " ".join(sentences)

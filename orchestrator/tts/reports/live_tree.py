@@ -195,7 +195,7 @@ class LiveTree(ProgressLines, Observer):
             places[branch] = places.get(branch.parent, drawn).add(_one_line(label))
         pruned = sum(node.fate is Fate.PRUNED for node in nodes)
         hidden = len(shown) - sum(len(branch.nodes) for branch in places if branch)
-        note = f"{len(nodes)} thoughts, {pruned} pruned" + f", {hidden} not drawn" * bool(hidden)
+        note = f"{len(nodes)} steps, {pruned} pruned" + f", {hidden} not drawn" * bool(hidden)
         return Group(drawn, _one_line(Text(note, style="dim")))
 
 

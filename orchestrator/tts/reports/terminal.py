@@ -236,12 +236,9 @@ def work_lines(summary: Summary) -> list[str]:
             f"critiques: {summary.critique_tokens:,} tokens for {summary.verifier_calls:,} scores; "
             f"{summary.no_verdict:,} critiques have no verdict"
         )
-    if summary.calibration:
-        points = ", ".join(f"[{score:g}, {worth:.3g}]" for score, worth in summary.calibration)
-        lines.append(f"what scores were worth (verifier.calibration): [{points}]")
     for name, did in (summary.servers or {}).items():
         lines.append(
-            f"server {name}: {did.generator_requests:,} thoughts, "
+            f"server {name}: {did.generator_requests:,} requests for steps, "
             f"{did.generated_tokens:,} tokens, {did.verifier_requests:,} scores"
         )
     return lines

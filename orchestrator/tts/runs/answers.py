@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -16,6 +17,9 @@ from .files import write_whole
 from .folder import ANSWERS, writing
 from .measures import ProblemMeasures
 from .run import Run
+
+_HARMLESS = re.compile(r"(?a:[-+]?[\d.,]*( \[[-+\d., ]*\])?)")
+"""`-5`, `+1,000.5`, `+0.0 [-15.4, +15.4]`, a dash, nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +31,14 @@ class Answer:
     answer: str | None
     """By the strategy's own rule; null if no completion has an answer."""
     score: float | None
-    """That of the best completion with this answer; null without one, or without scores."""
+    """The verifier's score of the best completion with this answer; null without one, or without
+    scores."""
+    probability: float | None
+    """What `verifier.calibration` makes of it: the probability of being right; null without one."""
     correct: bool | None
     """Whether it equals the reference; null without a reference."""
     tokens: int
-    """Generated tokens of both models."""
+    """Generated tokens of both models, without speculation in vain."""
     seconds: float | None
     """From the start of the problem to its answer."""
 
@@ -57,7 +64,7 @@ def as_table(answers: Sequence[Any], kind: str, of: type = Answer) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     rows.writerow(field.name for field in fields(of))
-    rows.writerows(map(_cell, asdict(each).values()) for each in answers)
+    rows.writerows(map(csv_cell, asdict(each).values()) for each in answers)
     return text.getvalue()
 
 
@@ -71,17 +78,24 @@ def write_answers(run: Run) -> None:
 
 def _answer(problem: ProblemMeasures, vote: str) -> Answer:
     answer = problem.answers.get(vote)
-    score = None if answer is None else problem.scores.get(answer)
+    score, probability = problem.scores.get(answer or "", (None, None))
     return Answer(
         id=problem.id,
         question=problem.text,
         answer=answer,
         score=None if score is None else float(f"{score:.6g}"),
+        probability=None if probability is None else float(f"{probability:.6g}"),
         correct=None if problem.correct is None else problem.correct.get(vote),
-        tokens=problem.generated_tokens,
+        tokens=problem.search_tokens,
         seconds=None if problem.seconds is None else round(problem.seconds, 3),
     )
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """A value as a cell: a text that a spreadsheet would take for a formula begins with `'`.
+
+    Numbers, with an interval or without, and dashes are left as they are.
+    """
+    if isinstance(value, str) and (value[:1] in "=+-@" or not value[:1].isprintable()):
+        return value if _HARMLESS.fullmatch(value) else f"'{value}"
     return str(value).lower() if isinstance(value, bool) else value

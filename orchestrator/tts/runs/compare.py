@@ -227,7 +227,7 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round(_mean(p.generated_tokens - p.unused_tokens for p in counted), 1),
+        tokens_per_problem=round(_mean(p.search_tokens for p in counted), 1),
         compute_per_problem=fmean(compute) if knows else None,
         no_compute=None if knows else _no_compute(run.config),
         verifier_calls_per_problem=round(_mean(p.verifier_calls for p in counted), 1),

@@ -35,7 +35,7 @@ _WHERE_GIVEN = {
     "critique",
     "calibration",
 }
-"""Further ones, and what scores are worth, which are recorded where they are not the defaults."""
+"""Further ones, which are recorded where they are not the defaults."""
 NOT_REPRODUCIBLE = (
     "the generator does not honour seeds, or not with several requests in flight: trees differ "
     "from run to run, and a run that is continued is not the one that it would have been"

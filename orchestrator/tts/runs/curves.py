@@ -118,7 +118,9 @@ def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list
             members[block].append(done)
     found = []
     for block_members in members:
-        completions = [Completion(done.node, "", done.score) for done in block_members]
+        completions = [
+            Completion(done.node, "", done.score, done.probability) for done in block_members
+        ]
         group_of = [done.group for done in block_members]
         right = right_by_rule(completions, group_of, groups).get(rule, False)
         found.append((right, any(g >= 0 and bool(groups[g].correct) for g in group_of)))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tts.problem import Problem, Turn
-from tts.search import Decision, Evidence, Limit, Stop, Thought
+from tts.search import Decision, Limit, Stop, Thought
 
 from .records import Engine
 
@@ -167,12 +167,15 @@ class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     """The server that idled, where a run has several."""
 
 
-class LoggedCompletion(msgspec.Struct, frozen=True):
+class LoggedCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
     """A completion; `group` is its answer's place in the groups, -1 for no answer."""
 
     node: LoggedPath
     score: Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)] | None
-    group: int = -1
+    """The aggregate of the verifier's own scores."""
+    group: int
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    """The aggregate of what `verifier.calibration` makes of them; missing without one."""
 
 
 class LoggedAnswer(msgspec.Struct, frozen=True):
@@ -202,8 +205,6 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     """Generated tokens for which its budget had no room."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; other strategies have none."""
-    evidence: Evidence | None = None
-    """What it tells of the verifier's scale, where later problems learn from it."""
 
     def __post_init__(self) -> None:
         if any(done.group >= len(self.groups) for done in self.completions):

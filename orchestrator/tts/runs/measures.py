@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from tts.search import Evidence, NodePath
+from tts.grading.code_blocks import uses_introspection
+from tts.search import NodePath, Stop
 
 from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
@@ -42,6 +43,8 @@ class TreeMeasures:
     completions: int
     unclosed: int
     """Completions that ended inside their thinking."""
+    unended: int
+    """Completions of a search that no limit cut off, whose chains did not end by themselves."""
     first_step_s: float | None
     """From the problem's start to the generator's first answer; None likewise."""
     nodes_by_depth: tuple[int, ...]
@@ -60,7 +63,7 @@ class ProblemMeasures:
     level: int | str | None
     answers: Mapping[str, str | None]
     """By rule."""
-    scores: Mapping[str, float | None]
+    scores: Mapping[str, tuple[float | None, float | None]]
     """That of the best completion with each of these answers."""
     correct: Mapping[str, bool] | None
     """By rule; None without a reference."""
@@ -86,11 +89,13 @@ class ProblemMeasures:
     limit: str | None
     undecided: int
     """Comparisons of its answers that could not be decided."""
+    introspective: int
+    """Its answers in code that name what code that deceives its tests needs."""
 
     @property
-    def generated_tokens(self) -> int:
-        """Of both models."""
-        return self.tokens + self.critique_tokens
+    def search_tokens(self) -> int:
+        """Generated tokens of both models, without speculation in vain."""
+        return self.tokens + self.critique_tokens - self.unused_tokens
 
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
@@ -204,7 +209,6 @@ class Measures:
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
         critiques of each score."""
         self.calibration = ScoreCalibration()
-        self.evidence: dict[str, Evidence] = {}
         """What each problem tells of the verifier's scale."""
         self.requests: dict[Engine, RequestMeasures] = {
             engine: RequestMeasures() for engine in ENGINES
@@ -241,8 +245,6 @@ class Measures:
             unused = self.speculation.solved(problem.id)
             self.lost_tokens += problem.solution.lost_tokens
             self.calibration.add(problem.solution)
-            if problem.solution.evidence:
-                self.evidence[problem.id] = problem.solution.evidence
             self.problems[problem.id] = problem_measures(
                 problem, problem.solution, self.model_parameters, unused
             )
@@ -284,6 +286,11 @@ class Measures:
     def unclosed(self) -> int:
         """Completions that ended inside their thinking."""
         return sum(problem.tree.unclosed for problem in self.problems.values())
+
+    @property
+    def unended(self) -> int:
+        """Completions whose chains did not end by themselves."""
+        return sum(problem.tree.unended for problem in self.problems.values())
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -409,6 +416,7 @@ def problem_measures(
         tree_digest=solved.tree_digest,
         limit=solved.limit,
         undecided=solved.undecided,
+        introspective=sum(uses_introspection(group.answer) for group in solved.groups),
     )
 
 
@@ -461,6 +469,7 @@ def tree_measures(problem: ProblemState) -> TreeMeasures:
         completion_s=_completion_s(problem, paths) if timed else None,
         completions=len(paths),
         unclosed=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
+        unended=_unended(problem, paths),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
     )
@@ -477,6 +486,19 @@ def _useful(event: StepGenerated, on_a_path: set[NodePath]) -> int:
 
 def _inside_thinking(problem: ProblemState) -> set[NodePath]:
     return {node for node, thought, _, _ in problem.thoughts() if thought.thinking}
+
+
+def _unended(problem: ProblemState, paths: list[list[NodePath]]) -> int:
+    """Completions that the most steps or tokens ended; none where a limit cut the search off."""
+    if problem.solution and problem.solution.limit:
+        return 0
+    ended = {
+        node
+        for node, thought, _, _ in problem.thoughts()
+        if thought.stop in (Stop.END, Stop.CUT)
+        or (thought.stop is Stop.STEP and not thought.text.strip())
+    }
+    return sum(path[-1] not in ended for path in paths if path)
 
 
 def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:
@@ -505,13 +527,13 @@ def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
 
 
-def _scores(event: ProblemSolved) -> dict[str, float | None]:
+def _scores(event: ProblemSolved) -> dict[str, tuple[float | None, float | None]]:
     chosen = set(event.answers.values())
-    scores: dict[str, float | None] = {}
+    scores: dict[str, tuple[float | None, float | None]] = {}
     for done in event.completions:  # the best first
         answer = event.groups[done.group].answer if done.group >= 0 else None
         if answer is not None and answer in chosen:
-            scores.setdefault(answer, done.score)
+            scores.setdefault(answer, (done.score, done.probability))
     return scores
 
 

@@ -291,6 +291,13 @@ def _speculation() -> Iterator[Measure]:
         lambda measures: measures.unclosed,
     )
     yield Measure(
+        "unended",
+        "completions",
+        "Completions whose chains did not end, but came to the most steps or tokens. Searches that "
+        "a budget or deadline cut off are left out.",
+        lambda measures: measures.unended,
+    )
+    yield Measure(
         "no_verdict",
         "critiques",
         "Critiques from which no verdict can be read, and candidates on which a command failed.",

@@ -21,7 +21,7 @@ from .log import read_events
 from .measures import ProblemMeasures
 from .run import Run
 from .state import ProblemState
-from .statistics import Z_95, mcnemar, paired, share_difference
+from .statistics import Z_95, mcnemar, paired, ratio_of_means, share_difference
 
 CostName = Literal["generated_tokens", "verifier_tokens", "compute", "seconds"]
 _NOT_SETTINGS = (
@@ -91,6 +91,9 @@ class CostDifference:
     difference: float
     """Other minus baseline."""
     difference_95: tuple[float, float]
+    ratio_95: tuple[float, float] | None
+    """Of other over baseline, from its logarithm, so that no saving is above 100%; None where the
+    baseline is 0."""
     problems: int
     """On so many of these: the others' are not known, such as the time of one that was resumed."""
 
@@ -244,7 +247,7 @@ def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
 
 
 _COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
-    "generated_tokens": lambda problem: problem.generated_tokens,
+    "generated_tokens": lambda problem: problem.search_tokens,
     "verifier_tokens": lambda problem: problem.verifier_tokens,
     "compute": lambda problem: problem.compute,
     "seconds": lambda problem: problem.seconds,
@@ -266,6 +269,7 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
                 other=other,
                 difference=difference.mean,
                 difference_95=difference.interval_95,
+                ratio_95=ratio_of_means(costs),
                 problems=difference.count,
             )
 

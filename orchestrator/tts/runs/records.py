@@ -30,6 +30,22 @@ class AnyThought(Protocol):
         """Whether it comes before the answer."""
 
 
+class AnyCompletion(Protocol):
+    """A completion, of a live search or from a log."""
+
+    @property
+    def node(self) -> NodePath:
+        """Its last node."""
+
+    @property
+    def score(self) -> float | None:
+        """The aggregate of the verifier's scores."""
+
+    @property
+    def probability(self) -> float | None:
+        """The aggregate of what a calibration makes of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionRecord:
     """One of a problem's n completions: a path of the tree that reached its end."""
@@ -41,12 +57,14 @@ class CompletionRecord:
     step_scores: tuple[float | None, ...]
     """The verifier's score of each step; None where none was needed."""
     score: float | None
-    """The whole path's: its step scores, aggregated as the strategy says."""
+    """The verifier's score of the whole path: its step scores, aggregated as the strategy says."""
     answer: str | None
     """As the first completion with an equal answer spells it; None without one."""
     node: NodePath
     thinking: str = ""
     """What a model that thinks has thought before the answer."""
+    probability: float | None = None
+    """The probability of being right that a calibration makes of the scores; None without one."""
 
     @property
     def judged(self) -> float | None:
@@ -56,12 +74,11 @@ class CompletionRecord:
     @classmethod
     def of(
         cls,
-        node: NodePath,
+        end: AnyCompletion,
         chain: Iterable[tuple[AnyThought, float | None]],
-        score: float | None,
         answer: str | None,
     ) -> Self:
-        """The completion at `node`; `chain` has each thought and its score, first one first."""
+        """The completion; `chain` has each thought and its score, first one first."""
         thinking = ""
         texts, scores = [], []
         for thought, step_score in chain:
@@ -71,7 +88,16 @@ class CompletionRecord:
                 texts.append(thought.text)
                 scores.append(step_score)
         steps = tuple(text.strip() for text in texts)
-        return cls("".join(texts), steps, tuple(scores), score, answer, node, thinking)
+        return cls(
+            "".join(texts),
+            steps,
+            tuple(scores),
+            end.score,
+            answer,
+            end.node,
+            thinking,
+            end.probability,
+        )
 
 
 @dataclass(frozen=True, slots=True)

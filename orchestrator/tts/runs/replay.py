@@ -20,10 +20,10 @@ from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.prompting.writing import MOST_PARTS, part_seed
-from tts.search import Allocation, Calibration, Stop, node_seed
+from tts.search import Calibration, Stop, node_seed
 
 from .config import RunConfig, prompting_of
-from .events import AnyEvent, ProblemSolved, ProblemStarted, StepGenerated, StepScored, problem_of
+from .events import AnyEvent, ProblemStarted, StepGenerated, StepScored, problem_of
 from .log import read_events
 from .run import Run
 from .summary import read_summary
@@ -69,8 +69,8 @@ class Recording:
     """Those of the run, with its context, which decides where chains are cut."""
     problems: tuple[Problem, ...]
     """Those of the run, in its order, without references."""
-    learnt: Allocation
-    """What its problems learnt of the verifier's scale."""
+    calibration: Calibration | None
+    """The probabilities that its scores counted as."""
     answers: Mapping[int, Written]
     """The generated steps, by the seeds of the requests that they may have taken."""
     scores: Mapping[bytes, float]
@@ -149,19 +149,11 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     generated: dict[str, list[StepGenerated]] = defaultdict(list)
     scores: dict[str, dict[bytes, float]] = defaultdict(dict)
     critiques: dict[bytes, int] = {}
-    points = config.prompting.get("verifier", {}).get("calibration")
-    raw = config.parameters.get("scores") == "raw"
-    given = Calibration(tuple((score, worth) for score, worth in points or ())) if points else None
-    learnt = Allocation(advises=False, learns=given is None, given=None if raw else given)
-    for name in config.problem_ids:
-        learnt.place(name)
 
     def noted(events: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
         for event in events:
             if isinstance(event, ProblemStarted):
                 problems.setdefault(event.problem, problem_of(event))
-            if isinstance(event, ProblemSolved):
-                learnt.observe(event.problem, event.evidence)
             yield event
 
     for request in logged_requests(noted(read_events(folder)), models):
@@ -188,13 +180,21 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     return Recording(
         models,
         tuple(problems[name] for name in known),
-        learnt,
+        calibration_of(config),
         answers,
         {key: score for name in known for key, score in scores[name].items()},
         critiques,
         [thought.ids for event in events for thought in event.thoughts],
         [_ids(event) for event in whole or events],
     )
+
+
+def calibration_of(config: RunConfig) -> Calibration | None:
+    """The probabilities that the scores of a run count as; None: they count as they are."""
+    recorded = config.prompting.get("verifier", {}).get("calibration")
+    if not recorded or config.parameters.get("scores") == "raw":
+        return None
+    return Calibration.of(recorded["final"], recorded.get("inner"))
 
 
 def _in_recorded_context(folder: Path, config: RunConfig, models: Models) -> Models:

@@ -14,7 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tts.build.errors import RunDamaged, RunError
-from tts.search import Decision, Evidence, ResumedWork, Scored
+from tts.search import Decision, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of
 from .files import open_file, replacing
@@ -31,8 +31,8 @@ class ResumePoint:
     """Whether the answer of each solved problem is right; None without a reference."""
     unfinished: dict[str, ProblemState] = field(default_factory=dict)
     """The problems that are not solved and for which something was generated or scored."""
-    learnt: dict[str, tuple[Evidence | None, Decision | None]] = field(default_factory=dict)
-    """What the solved problems tell those behind them."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """What came of the advice to the solved problems, which advise those behind them."""
     changed: dict[str, str] = field(default_factory=dict)
     """The SHA-256 of the functions' files that have changed since the last session, by role."""
 
@@ -58,7 +58,7 @@ def read_resume_point(
     """
     run = RunState()
     solved: dict[str, bool | None] = {}
-    learnt: dict[str, tuple[Evidence | None, Decision | None]] = {}
+    decisions: dict[str, Decision] = {}
     for problem in solved_problems(read_events(folder), run):
         if problem.repeated:
             raise RunError(
@@ -68,18 +68,15 @@ def read_resume_point(
                 f"tts bench --resume {folder} --repair",
             )
         solved[problem.id] = problem.correct(vote)
-        if problem.solution:
-            learnt[problem.id] = problem.solution.evidence, problem.solution.decision
+        if problem.solution and problem.solution.decision:
+            decisions[problem.id] = problem.solution.decision
     last = {**(first or {}), **{role: change.sha256 for role, change in run.changed.items()}}
     changed = {
         role: sha256 for role, sha256 in (now or {}).items() if sha256 != last.get(role, sha256)
     }
     run.change(changed)
-    if "verifier" in run.changed:  # another scale
-        for name in list(learnt)[: run.changed["verifier"].solved]:
-            learnt[name] = None, learnt[name][1]
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
-    return ResumePoint(solved, worked_on, learnt, changed)
+    return ResumePoint(solved, worked_on, decisions, changed)
 
 
 @dataclass(frozen=True)

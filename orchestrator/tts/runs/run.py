@@ -131,7 +131,7 @@ def _completions(problem: ProblemState, solved: ProblemSolved) -> Iterator[Compl
     for done, path in zip(solved.completions, problem.completed_paths(), strict=True):
         chain = [(thoughts.get(node, NOT_WRITTEN), scores.get(node)) for node in path]
         answer = solved.groups[done.group].answer if done.group >= 0 else None
-        yield CompletionRecord.of(done.node, chain, done.score, answer)
+        yield CompletionRecord.of(done, chain, answer)
 
 
 def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:

@@ -129,6 +129,22 @@ def paired(differences: Sequence[float]) -> PairedDifference | None:
     return PairedDifference(mean, math.sqrt(variance / count), count)
 
 
+def ratio_of_means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The 95% interval of the mean of the others over that of the ones, of costs of (one, other).
+
+    It is that of the logarithm of the ratio, by the delta method for paired means, so it never
+    reaches below 0. None where the ones are 0.
+    """
+    one, other = (math.fsum(costs) / len(pairs) for costs in zip(*pairs, strict=True))
+    if not one:
+        return None
+    if not other:
+        return 0.0, 0.0
+    found = paired([theirs / other - ours / one for ours, theirs in pairs])
+    half = math.exp(Z_95 * found.error) if found else 1.0
+    return other / one / half, other / one * half
+
+
 def mcnemar(only_one: int, only_other: int) -> float:
     """The exact two-sided p-value of McNemar's test (1947), a sign test of the disagreements.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 import msgspec
 
 from tts.build.errors import RunError
-from tts.search import Limit, learn
+from tts.search import Limit
 from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
@@ -130,9 +130,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of all answers of the verifier; missing where it wrote none."""
     no_verdict: LoggedCount = 0
     """Critiques without a verdict, and candidates on which a command failed; missing where none."""
-    calibration: list[tuple[Share, Share]] | None = None
-    """What scores have proved to be worth, as `verifier.calibration` of a deployment has it;
-    missing where nothing was learnt."""
     compute: Flops | None = None
     """FLOPs of both models, with perfect reuse of prefixes; missing where the size of one is not
     known."""
@@ -166,6 +163,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accuracy_by_level: dict[str, LevelResults]
     undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
+    introspective_answers: LoggedCount = 0
+    """Different answers in code that name `_getframe`, `__eq__`, `gc` or the like, as code that
+    deceives its tests does; missing where none does."""
     sessions: LoggedCount
     tree_digest: str
     """One hash over every problem's tree and answers."""
@@ -182,10 +182,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
+    unended: LoggedCount = 0
+    """Completions that the most steps or tokens of a chain ended; missing where there are none."""
 
     def __post_init__(self) -> None:
         if len(self.idle_s) < 2:
             raise ValueError("`idle_s` lacks an engine")
+
+    @property
+    def completions(self) -> int:
+        """Completions of all problems."""
+        each = self.n if self.mean_completions is None else self.mean_completions
+        return round(self.problems * (each or 0))
 
     @property
     def search(self) -> tuple[Hashable, ...]:
@@ -228,8 +236,6 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
     """
     work, rule, judged = measures.run.work, config.vote, measures.judged()
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
-    evidence = (measures.evidence.get(name) for name in config.problem_ids)
-    learnt = learn([each for each in evidence if each])
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
         {
@@ -247,7 +253,6 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "verifier_tokens": work.verifier_tokens,
             "critique_tokens": work.critique_tokens,
             "no_verdict": work.no_verdict,
-            **({"calibration": learnt.points} if learnt else {}),
             **({} if measures.compute is None else {"compute": measures.compute}),
             **_engine_use(measures),
             "strategy": config.strategy,
@@ -266,6 +271,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
                 (problem.level, problem.right(rule)) for problem in judged
             ),
             "undecided": sum(problem.undecided for problem in judged),
+            "introspective_answers": sum(problem.introspective for problem in judged),
             "sessions": measures.run.sessions,
             "tree_digest": _digest(
                 f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Vote)]}"
@@ -275,6 +281,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             **_limits(config, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
+            "unended": measures.unended,
         }
     )
 

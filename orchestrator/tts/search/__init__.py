@@ -7,7 +7,7 @@
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | base | what strategies share: their parameters, and a search that grows a tree |
 | budget | a search whose tokens are limited |
-| calibration | what scores are worth, learnt from the answers of earlier problems |
+| calibration | the probabilities that scores stand for, as measured |
 | votes | the weight of each answer so far |
 | step_search | base of the tree strategies: candidates grow, are scored and decided in pools |
 | foresight | which expansions may be asked for next |
@@ -27,7 +27,7 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
-from .calibration import Calibration, Evidence, evidence_of, learn
+from .calibration import Calibration, Interval, ScoreMap, isotonic
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
 from .foresight import ForesightSearch
@@ -87,12 +87,12 @@ __all__ = [
     "Decision",
     "DvtsConfig",
     "DvtsSearch",
-    "Evidence",
     "Expand",
     "Fate",
     "ForesightSearch",
     "Generated",
     "Guess",
+    "Interval",
     "Limit",
     "MctsConfig",
     "MctsSearch",
@@ -107,6 +107,7 @@ __all__ = [
     "SampleSearchConfig",
     "Sampling",
     "Score",
+    "ScoreMap",
     "Scored",
     "Search",
     "SearchConfig",
@@ -117,8 +118,7 @@ __all__ = [
     "Thought",
     "Tree",
     "Work",
-    "evidence_of",
-    "learn",
+    "isotonic",
     "node_seed",
     "quantise",
     "significant",

@@ -57,9 +57,8 @@ class AdaptiveVoteSearch(SampleSearch):
     def _more(self) -> int:
         """The next round, unless the vote is decided."""
         for chain in range(self._voted, self._wanted):
-            leaf = self._leaves[chain]
-            score = self._score(leaf)
-            self._votes.add(self.tree.text(leaf), 1.0 if score is None else score)
+            chain_end = self._completion(self._leaves[chain])
+            self._votes.add(chain_end.text, chain_end.weight if self.config.scored else 1.0)
         self._voted = self._wanted
         return 0 if self._decided else min(self.config.batch, self.config.n - self._wanted)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["mcts", "rebase"]
-"""How a problem is searched: by MCTS, or in rounds of REBASE."""
+Method = Literal["mcts", "rebase", "vote"]
+"""How a problem is searched: by MCTS, in rounds of REBASE, or by independent chains that vote."""
 EndedBy = Literal["vote", "allowance", "no votes", "n", "limit"]
 """The end of a search: its vote was decided; it had taken its allowance; many completions had no
 vote; n had room for no more; or a limit cut it short."""
@@ -14,23 +14,22 @@ vote; n had room for no more; or a limit cut it short."""
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How a problem is to be searched. The defaults are for one without others before it."""
+    """How a problem is to be searched. The defaults are for one by itself."""
 
     method: Method = "mcts"
-    samples: int = 4
-    """Independent chains that the search begins with."""
     votes: int = 4
     """Unanimous votes of about this weight decide."""
     width: int = 4
-    """Chains of a round of REBASE."""
+    """Chains of a round."""
     parallel: int = 4
     """Simulations of MCTS at a time."""
     allowance: int | None = None
     """Generated tokens after which the search ends, if it has a completion."""
     cap: int | None = None
     """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
-    trust: float | None = None
-    """What the verifier's best scores were worth in earlier problems, as far as it is known."""
+    auroc: float | None = None
+    """How well the scores of inner steps tell right chains from wrong ones, as measured; None where
+    the verifier was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

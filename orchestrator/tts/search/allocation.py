@@ -1,180 +1,168 @@
-"""How a run's budget goes to its problems, and what they are advised (`Advice`).
+"""A run's budget among its problems, and what each is advised (`Advice`).
 
-    problems 0 .. i - LAG: decisions and evidence  ──►  advice to problem i, and its calibration
+    stage 0: an eighth of the problems ──► 1: an eighth ──► 2: a quarter ──► 3: the others
 
-What a problem is advised depends on those at least LAG places before it, never on which of them
-were faster: so it is the same under every schedule, and when a run is continued.
+A budget is the mean of a problem. Easy problems end early; what they leave goes to hard ones. The
+problems of earlier stages have shown at how many tokens each could have ended first, and when its
+vote was decided; so it is clear what they would have taken with any allowance, and with any number
+of votes. A stage is advised the smallest number of votes with which the rest of the budget would be
+spent, and the allowance with which it would be spent exactly.
 
-**Tokens.** A budget is the mean of a problem. Easy problems end early; what they leave goes to hard
-ones. Earlier problems have shown at how many tokens they could have ended first, and when their
-vote was decided; so it is known what they would have taken with any allowance, and with any number
-of votes. The advice is the smallest number of votes with which the budget would be spent, and the
-allowance with which it would be spent exactly. Where the budget has not been spent so far, the rest
-is given to the next problems.
+The hash of a problem's name decides its stage, so what it is advised depends on the run's problems,
+and neither on their order nor on which of them were faster. A problem by itself has the budget as
+its limit.
 
-**Method.** Where the verifier's best scores are worth much (see `calibration`), MCTS follows them.
-Otherwise rounds of REBASE follow them as far as they are worth anything: if all scores are worth
-the same, its chains are independent.
+The verifier's calibration decides the method (`method_of`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .advice import Advice, Decision, Method
-from .calibration import WINDOW, Calibration, Evidence, learn
+from .calibration import Calibration, Interval
 
-LAG = 32
-"""How far a problem is behind those that it knows, at least; more never run at a time."""
-RECENT = 128
-"""How many decisions are looked at, the latest, and among how many problems tokens are shared that
-earlier ones have not spent, or have overspent."""
-SOME = 8
-"""One of so many problems begins with samples, and each of the first LAG."""
-MOST = 8
+FEWEST = 64
+"""Problems of a run, at least, among which a budget is shared."""
+STAGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
+"""The share of the problems that is solved when each stage ends."""
+MAX_SHARE = 8
 """Most allowance of a problem in budgets, and most tokens of its tree in allowances."""
 VOTES = (1, 2, 4, 8, 16, 32)
 """Votes that may decide; see `auto.Ending`."""
-CERTAIN = 0.5
-"""What the best scores are worth, at least, where MCTS follows them."""
+CUT_SHORT = 2
+"""How many times its tokens a search would have taken, by estimate, that something cut short."""
+SETUP = 4
+"""What the first completions cost, in votes, by estimate."""
+CHANCE, GOOD = 0.5, 0.7
+"""Areas under the ROC curve: of scores that say nothing, and of those that MCTS can follow."""
 
 
 class Allocation:
-    """Advice to the problems of a run, by their places in it."""
+    """Advice to the problems of a run."""
 
     def __init__(
         self,
         budget: int | None = None,
-        *,
-        advises: bool = True,
-        learns: bool = True,
-        given: Calibration | None = None,
+        problems: Sequence[str] = (),
+        calibration: Calibration | None = None,
     ) -> None:
         """`budget` is the mean of generated tokens per problem; None: any number.
 
-        `advises`: whether problems get advice. `learns`: whether earlier problems show what scores
-        are worth; if not, it is as `given`, and None is themselves.
+        `problems` are all that share it; fewer than FEWEST do not.
         """
         self._budget = budget
-        self._advises, self._learns, self._given = advises, learns, given
-        self._places: dict[str, int] = {}
-        self._evidence: dict[int, Evidence] = {}
-        self._decisions: dict[int, Decision] = {}
-        self._known = 0
-        """Problems from the first on that are all solved."""
-        self._taken = [0]
-        """The tokens of so many problems, from the first on."""
-        self._learnt: tuple[int, Calibration | None] = 0, None
-        """The latest calibration, and the problems that it was learnt from."""
+        inner = inner_auroc(calibration)
+        auroc = inner[0] if inner else None
+        self._alone = Advice(method_of(inner), allowance=budget, cap=budget, auroc=auroc)
+        self._stages: dict[str, int] = {}
+        if budget is not None and len(problems) >= FEWEST:
+            for rank, problem in enumerate(sorted(problems, key=_hash)):
+                share = (rank + 1) / len(problems)
+                self._stages[problem] = next(s for s, end in enumerate(STAGES) if share <= end)
+        self._decisions: dict[str, Decision] = {}
+        self._advice: dict[int, Advice] = {}
 
-    def place(self, problem: str) -> int:
-        """The place of a problem in the run; one that is new gets the next."""
-        return self._places.setdefault(problem, len(self._places))
+    def stage(self, problem: str) -> int:
+        """The stage in which a problem is solved."""
+        return self._stages.get(problem, 0)
 
-    def observe(
-        self, problem: str, evidence: Evidence | None, decision: Decision | None = None
-    ) -> None:
+    def observe(self, problem: str, decision: Decision) -> None:
         """Take in what came of a problem."""
-        place = self.place(problem)
-        self._evidence[place] = evidence or Evidence(())
-        if decision:
-            self._decisions[place] = decision
-        while self._known in self._evidence:
-            done = self._decisions.get(self._known)
-            self._taken.append(self._taken[-1] + (done.tokens if done else 0))
-            self._known += 1
+        self._decisions[problem] = decision
 
     def ready(self, problem: str) -> bool:
-        """Whether all is known that the problem's advice depends on."""
-        if not (self._advises or self._learns):
-            return True
-        return _known(self.place(problem)) <= self._known
+        """Whether the problems of earlier stages are all solved."""
+        stage = self.stage(problem)
+        return stage in self._advice or all(each in self._decisions for each in self._before(stage))
 
-    def calibration(self, problem: str) -> Calibration | None:
-        """What scores are worth to a problem that is ready; None: themselves."""
-        if not self._learns:
-            return self._given
-        known = _known(self.place(problem))
-        known -= known % SOME
-        if self._learnt[0] != known:
-            latest = range(max(0, known - WINDOW), known)
-            self._learnt = known, learn([self._evidence[place] for place in latest])
-        return self._learnt[1]
-
-    def advice(self, problem: str) -> Advice | None:
+    def advice(self, problem: str) -> Advice:
         """The advice to a problem that is ready."""
-        if not self._advises:
-            return None
-        place, calibration = self.place(problem), self.calibration(problem)
-        known = _known(place)
-        recent = [self._decisions[before] for before in range(max(0, known - RECENT), known)]
-        saved = (self._budget or 0) * known - self._taken[known]
-        trust = calibration.best if calibration else None
-        return advise(place, recent, trust, self._budget, saved)
+        if problem not in self._stages:
+            return self._alone
+        stage = self._stages[problem]
+        if stage not in self._advice:
+            self._advice[stage] = self._advise(stage)
+        return self._advice[stage]
+
+    def _before(self, stage: int) -> list[str]:
+        return [problem for problem, own in self._stages.items() if own < stage]
+
+    def _advise(self, stage: int) -> Advice:
+        assert self._budget is not None
+        budget, earlier = self._budget, [self._decisions[each] for each in self._before(stage)]
+        if not earlier:
+            most = MAX_SHARE * budget
+            return replace(self._alone, votes=2, parallel=2, allowance=2 * budget, cap=most)
+        rest = budget * len(self._stages) - sum(decision.tokens for decision in earlier)
+        target = max(budget / 2, rest / (len(self._stages) - len(earlier)))
+        return advise(self._alone, earlier, target, MAX_SHARE * budget)
 
 
-def _known(place: int) -> int:
-    """How many problems, from the first on, the one at a place knows."""
-    return max(0, place + 1 - max(LAG, place // 4))
+def _hash(problem: str) -> bytes:
+    return hashlib.blake2b(problem.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def advise(
-    place: int, recent: Sequence[Decision], trust: float | None, budget: int | None, saved: int
-) -> Advice:
-    """The advice to the problem at a place of a run, of which these are the latest decisions known.
+def inner_auroc(calibration: Calibration | None) -> Interval | None:
+    """How well the scores of inner steps tell right chains from wrong ones; None: not measured."""
+    return (calibration.inner_auroc or calibration.final_auroc) if calibration else None
 
-    `saved`: tokens that the known problems have left of their budgets, or less than none.
+
+def method_of(inner: Interval | None) -> Method:
+    """How to search where the scores of inner steps have this area under the ROC curve.
+
+    Scores of inner steps that are good are followed by MCTS. Weak ones share out the chains of
+    REBASE as far as they say anything. Where nothing shows that they say anything, chains are
+    independent, and vote with the probabilities of their ends. MCTS does so by itself as long as
+    all scores of a problem are equal.
     """
-    samples = 4 if place < LAG or not place % SOME else 0
-    method: Method = "mcts" if trust is None or trust >= CERTAIN else "rebase"
-    if budget is None:
-        return Advice(method, samples=samples, trust=trust)
-    if not recent:  # the very first may be a problem alone: it has no samples to learn from
-        samples = 4 if place else 0
-        return Advice(samples=samples, votes=2, parallel=2, allowance=budget, cap=budget)
-    target = max(budget / 2, budget + saved / RECENT)
-    chains = target / chain_tokens(recent)
+    if inner is None or inner[1] >= GOOD:
+        return "mcts"
+    return "rebase" if inner[1] > CHANCE else "vote"
+
+
+def advise(alone: Advice, earlier: Sequence[Decision], target: float, most: int) -> Advice:
+    """The advice to problems that are to take `target` tokens on average, `most` at the most."""
+    chains = target / chain_tokens(earlier)
     # twice as wide as there are rounds: the wider, the more REBASE chooses from; the more rounds,
     # the sooner the vote shows how hard the problem is
     width = max(1, round(min(chains, 2 * math.sqrt(chains))))
-    if width < 3:
-        method = "mcts"
-    like = [decision for decision in recent if decision.advice.method == method]
-    votes, allowance = spend(like if len(like) >= LAG else recent, target, MOST * budget)
-    return Advice(
-        method,
-        samples=min(samples, max(2, width)),
+    votes, allowance = spend(earlier, target, most)
+    return replace(
+        alone,
+        method="mcts" if alone.method == "rebase" and width < 3 else alone.method,
         votes=votes,
         width=width,
         parallel=min(2, width),
         allowance=allowance,
-        cap=MOST * max(budget, allowance),
-        trust=trust,
+        cap=max(most, MAX_SHARE * allowance),
     )
 
 
-def chain_tokens(known: Sequence[Decision]) -> float:
+def chain_tokens(decisions: Sequence[Decision]) -> float:
     """The mean tokens of a chain, in problems that completed one; otherwise of a problem."""
-    completed = [done.chain_tokens for done in known if done.chain_tokens is not None]
-    lengths = completed or [done.tokens for done in known]
+    completed = [each.chain_tokens for each in decisions if each.chain_tokens is not None]
+    lengths = completed or [each.tokens for each in decisions]
     return max(1.0, sum(lengths) / len(lengths))
 
 
-def spend(known: Sequence[Decision], target: float, most: int) -> tuple[int, int]:
+def spend(decisions: Sequence[Decision], target: float, most: int) -> tuple[int, int]:
     """The votes and the allowance with which these problems would have taken `target` on average.
 
     The allowance is `most` at the most, and of the choices of votes it is the fewest that will do.
     """
 
     def cost(decision: Decision, votes: int, allowance: float) -> float:
-        needed = decision.tokens * votes / decision.advice.votes
-        if decision.ended_by not in ("vote", "n"):  # it might have gone on for ever
-            needed = allowance
+        needed = decision.tokens * (votes + SETUP) / (decision.advice.votes + SETUP)
+        if decision.ended_by not in ("vote", "n"):
+            needed *= CUT_SHORT
         return max(decision.first_tokens or decision.tokens, min(needed, allowance))
 
     def mean(votes: int, allowance: float) -> float:
-        return sum(cost(decision, votes, allowance) for decision in known) / len(known)
+        return sum(cost(each, votes, allowance) for each in decisions) / len(decisions)
 
     votes = next((votes for votes in VOTES if mean(votes, most) >= target), VOTES[-1])
     low, high = 0, most

@@ -1,23 +1,21 @@
-"""One search for any budget, advised by the problems before it.
+"""One search for any budget, by the method that the verifier deserves.
 
-    advice ──► perhaps a few samples ─┬─► MCTS, one simulation after the other ─┬─► result
-                                      └─► REBASE, one round after the other ────┘
+             ┌─► MCTS, one simulation after the other ──────┐
+    advice ──┼─► REBASE, one round after the other ─────────┼──► result
+             └─► independent chains, one round after another┘
 
 The search ends once its vote is decided (`Ending`), or once it has taken the tokens that it is
-allowed and has a completion. Every chain that is complete votes, with what its score is worth.
-Earlier problems of a run decide how it searches, and how many tokens it may take: see `allocation`.
-It says in its result what it was advised and what came of it (`Decision`).
-
-Samples are reused: where the tree search asks for a step that a sample has, it gets that step. (The
-distribution is the same: a chain generated in one request consists of its steps in sequence.)
+allowed and has a completion. Every chain that is complete votes with its weight: its probability of
+being right where the verifier was measured, otherwise its score. How it searches, and how many
+tokens it may take, is advised by `allocation`. It says in its result what it was advised and what
+came of it (`Decision`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from pydantic import Field
 
@@ -25,13 +23,13 @@ from .adaptive_vote import chance_of_reversal
 from .advice import Advice, Decision, EndedBy
 from .base import SearchConfig
 from .budget import Critiques
+from .calibration import Calibration
 from .mcts import MctsConfig, MctsSearch
-from .protocol import Generated, Guess, Score, Scored, Search, SearchResult, Work
+from .protocol import Generated, Guess, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
-from .sampling import SampleSearch, SampleSearchConfig
 from .step_search import Candidate
-from .thought import Completion, Fate, NodePath, SeedOf, Thought, significant
-from .tree import Node, Tree, completions_so_far
+from .thought import Completion, NodePath, SeedOf, Thought, significant
+from .tree import Node, Tree
 from .votes import AnswerOf, Votes
 
 DOUBT = significant(0.05)
@@ -67,28 +65,20 @@ class AutoSearch(Search):
         advice: Advice,
         seed: SeedOf,
         answer_of: AnswerOf,
-        worth: Callable[[float], float] | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `worth` is what scores are worth."""
+        """`seed` maps a node to the seed of its sample."""
         self.config = config if config.temperature else config.model_copy(update={"n": 1})
         self.advice = advice
-        self._seed = seed
-        self._worth = worth
         self._ending = Ending(advice, Votes(answer_of))
-        self._samples = Tree()
-        self._steps: dict[NodePath, tuple[Thought, ...]] = {}
-        """Those of the samples, once they are complete: foresight asks for them again and again."""
-        self._sampled: dict[NodePath, Completion] = {}
-        """The samples that are complete, by the ends of their chains."""
-        self._sampling = advice.samples > 0
-        self._asks: list[Work] = []
+        self._search = self._searcher(seed)
+        self.tree = self._search.tree
+        self.tree.calibration = calibration
         self._result: SearchResult | None = None
-        self._begin(self._sampler() if self._sampling else self._searcher())
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
-        asks, self._asks = self._asks, []
-        return asks
+        return [] if self._result else self._search.ask()
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
@@ -98,107 +88,38 @@ class AutoSearch(Search):
         if isinstance(result, Scored) and node and node.thought and node.score is None:
             self._ending.critiques.add(result)
         self._search.tell(result)
-        if self._sampling and (samples := self._search.result()):
-            self._sampling = False
-            self._samples = samples.tree
-            self._steps = {node.path: (node.thought,) for node in samples.tree if node.thought}
-            self._sampled = {done.node: done for done in samples.completions}
-            self._ending.sampled = samples.tree.tokens
-            if self._ending.reached(samples.completions, 0, len(self._sampled) >= self.config.n):
-                self._end(samples.completions, self._ending.by)
-            else:
-                self._begin(self._searcher())
-        else:
-            self._take_asks()
+        if ended := self._search.result():
+            self._end(ended.completions, self._ending.by)
 
     def result(self) -> SearchResult | None:
-        """The completions, best first; scores are what chains weigh in the vote."""
+        """The completions, best first."""
         return self._result
 
     def stop(self) -> SearchResult:
-        """See Search; samples count like the chains that the tree search has completed."""
+        """See Search."""
         if self._result is None:
-            self._add_samples()
-            found = completions_so_far(self.tree, self.config.agg_strategy, self.config.n)
-            self._end(found, "limit")
+            self._end(self._search.stop().completions, "limit")
         assert self._result is not None
         return self._result
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """See Search; the samples' steps are answered already."""
-        return self._search.foresee({**answered, **self._steps}) if not self._result else iter(())
+        """See Search."""
+        return self._search.foresee(answered) if not self._result else iter(())
 
     def expandable(self) -> Container[NodePath]:
         """See Search."""
         return self._search.expandable() if not self._result else ()
 
-    def _sampler(self) -> Search:
-        common = self._common() | {"n": min(self.advice.samples, self.config.n)}
-        return SampleSearch(SampleSearchConfig.model_validate(common), self._seed)
-
-    def _common(self) -> dict[str, Any]:
-        return {name: getattr(self.config, name) for name in SearchConfig.model_fields}
-
-    def _searcher(self) -> Search:
+    def _searcher(self, seed: SeedOf) -> _Mcts | _Rounds:
         # however many steps a problem takes, its chains come to their ends
-        common, advice = self._common() | {"finish": "eos"}, self.advice
-        most = max(1, self.config.n - len(self._sampled))
+        common = {name: getattr(self.config, name) for name in SearchConfig.model_fields}
+        common["finish"] = "eos"
+        advice, most = self.advice, self.config.n
         if advice.method == "mcts":
             tree = common | {"n": most, "parallel": advice.parallel}
-            return _Mcts(MctsConfig.model_validate(tree), self._seed, self._ending)
+            return _Mcts(MctsConfig.model_validate(tree), seed, self._ending)
         rounds = RebaseConfig.model_validate(common | {"n": min(advice.width, most)})
-        return _Rounds(rounds, most, self._seed, self._ending)
-
-    def _begin(self, search: Search) -> None:
-        self._search = search
-        assert search.tree is not None
-        self.tree = search.tree
-        self.tree.worth = self._worth
-        self._take_asks()
-
-    def _take_asks(self) -> None:
-        """Collect what the search wants now, and tell it at once what the samples hold of that."""
-        while asks := self._search.ask():
-            for work in asks:
-                if known := self._known(work):
-                    self._search.tell(known)
-                else:
-                    self._asks.append(work)
-        if not self._sampling and (found := self._search.result()):
-            self._add_samples()
-            completed = {done.node: done for done in found.completions}
-            more = [done for node, done in self._sampled.items() if node not in completed]
-            for done in more:
-                self.tree[done.node].fate = Fate.COMPLETED
-            how = self.config.agg_strategy
-            ranked = sorted(
-                [*found.completions, *more], key=lambda done: self.tree.rank(done.node, how)
-            )
-            self._end(tuple(ranked), self._ending.by)
-
-    def _known(self, work: Work) -> Generated | Scored | None:
-        """The answer that the samples hold; what they take from a node is its child 0."""
-        node = self._samples.get(work.node)
-        if node is None or node.thought is None:
-            return None
-        if isinstance(work, Score):
-            return None if node.score is None else Scored(work.node, node.score)
-        thoughts, path = [node.thought], work.node
-        while work.whole or thoughts[-1].thinking:
-            path = (*path, 0)
-            node = self._samples.get(path)
-            if node is None or node.thought is None:
-                break
-            thoughts.append(node.thought)
-        self._ending.sampled -= sum(len(thought.token_ids) for thought in thoughts)
-        return Generated(work.node, tuple(thoughts))
-
-    def _add_samples(self) -> None:
-        """Add the samples that the tree search did not take over."""
-        for sample in self._samples:
-            if sample.path not in self.tree:
-                node = self.tree.add(sample.path)
-                node.thought, node.score, node.fate = sample.thought, sample.score, sample.fate
+        return _Rounds(rounds, most, seed, self._ending, whole=advice.method == "vote")
 
     def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
         tokens = self.tree.tokens + self._ending.critiques.tokens
@@ -210,7 +131,6 @@ class AutoSearch(Search):
             first = tokens
         decision = Decision(self.advice, by, tokens, first, length)
         self._result = SearchResult(completions, self.tree, decision=decision)
-        self._asks.clear()
 
     def _mean_length(self, completions: Sequence[Completion]) -> int | None:
         chains = [self.tree.chain(done.node) for done in completions]
@@ -224,8 +144,6 @@ class Ending:
     def __init__(self, advice: Advice, votes: Votes) -> None:
         self.by: EndedBy = "n"
         self.first_tokens: int | None = None
-        self.sampled = 0
-        """Tokens of the samples that the tree search has not taken over."""
         self.critiques = Critiques()
         """What the verifier wrote, which counts like what was generated."""
         self.advice = advice
@@ -241,10 +159,10 @@ class Ending:
         for done in completions:
             if done.node not in self._voted:
                 self._voted.add(done.node)
-                self._votes.add(done.text, done.score or 0.0)
+                self._votes.add(done.text, done.weight)
         if not self._voted:
             return False
-        tokens += self.sampled + self.critiques.tokens
+        tokens += self.critiques.tokens
         if self.first_tokens is None:
             self.first_tokens = tokens
         weight = ONE_VOTE / self.advice.votes
@@ -282,12 +200,15 @@ class _Rounds(RebaseSearch):
     """Rounds of REBASE until the ending is reached, each of them a search of its own.
 
     Rounds are independent of one another, so what they vote for tells how sure the answer is, and a
-    hard problem can get many.
+    hard problem can get many. With `whole`, a round is independent chains.
     """
 
-    def __init__(self, config: RebaseConfig, most: int, seed: SeedOf, ending: Ending) -> None:
+    def __init__(
+        self, config: RebaseConfig, most: int, seed: SeedOf, ending: Ending, *, whole: bool
+    ) -> None:
         """`config.n` are the chains of a round, `most` those of all rounds."""
         self._ending = ending
+        self._whole = whole
         self._chains = 0
         self._most = most
         self._earlier: list[Node] = []
@@ -295,9 +216,9 @@ class _Rounds(RebaseSearch):
         super().__init__(config, seed)
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Each candidate's share of the children, as much as it is worth, to whole numbers.
+        """Each candidate's share of the children, in proportion to its value, in whole numbers.
 
-        Where none is worth anything, the shares are equal.
+        Where all values are 0, the shares are equal.
         """
         scores = scores if any(scores) else [1.0] * len(scores)
         children, total = self.config.n - len(self._completed), math.fsum(scores) or 1.0
@@ -311,16 +232,14 @@ class _Rounds(RebaseSearch):
         """Begin the next round."""
         first = self._chains
         self._chains += self.config.n
-        self._open((child,) for child in range(first, self._chains))
+        self._open(((child,) for child in range(first, self._chains)), whole=self._whole)
 
     def _finish(self, completed: Sequence[Node]) -> None:
         """A round is over."""
         self._earlier += completed
-        new, full = (
-            list(map(self._completion, completed)),
-            self._chains + self.config.n > self._most,
-        )
-        if self._ending.reached(new, self.tree.tokens, full):
+        ends = list(map(self._completion, completed))
+        full = self._chains + self.config.n > self._most
+        if self._ending.reached(ends, self.tree.tokens, full):
             super()._finish(self._earlier)
         else:
             self._completed = []

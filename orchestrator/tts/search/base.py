@@ -34,8 +34,8 @@ class SearchConfig(BaseModel, ABC):
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
     scores: Literal["calibrated", "raw"] = "calibrated"
-    """Whether scores count as what they are worth (see `calibration`) or as they are, as in the
-    papers."""
+    """Whether scores count as the probabilities that `verifier.calibration` of the deployment maps
+    them to, if it has one, or as they are."""
     answer_regex: str | None = None
     """Regular expression that the boxed answer must match, if there is one."""
     answer_schema: str | None = None

@@ -130,10 +130,11 @@ class ConfidenceVoteSearch(SampleSearch):
             else:
                 self.tree[path].fate = Fate.PRUNED
         voting.sort(key=lambda path: (-self._confidence(path), path))
-        return tuple(Completion(path, self.tree.text(path), self._score(path)) for path in voting)
+        return tuple(map(self._completion, voting))
 
-    def _score(self, path: NodePath) -> float:
-        return significant(math.exp(self._confidence(path)))
+    def _completion(self, leaf: NodePath) -> Completion:
+        probability = significant(math.exp(self._confidence(leaf)))
+        return Completion(leaf, self.tree.text(leaf), probability)
 
     def _confidence(self, path: NodePath) -> float:
         """That of the chain which ends there."""

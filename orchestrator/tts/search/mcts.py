@@ -5,10 +5,12 @@
                     └─ 1.1 .. the next one may open 1.1, go to 0, or open a third child
 
 The verifier's score is a node's first value, in place of a random playout; a simulation then adds
-the score of the chain that it completed. At every node a simulation chooses among the children and
-a new child (progressive widening). The worth of a new child is estimated from all children so
-far: they score a share of their parents' scores, on average. So a node gets as many children as it
-takes to find a good one: one where steps are easy, many where they are hard.
+the score of the chain that it completed. Values are normalised between the least and the most seen
+in the tree, so the scale of the scores does not matter (affine maps of them change nothing). At
+every node a simulation chooses among the children and a new child (progressive widening). The value
+of a new child is estimated from all children so far: they have a share of their parents' values, on
+average. So a node gets as many children as it takes to find a good one: one where steps are easy,
+many where they are hard. As long as all values are equal, every simulation is a chain of its own.
 
 `parallel` simulations are under way at a time, in waves: every one of them walks on, in the order
 of their numbers, until it stands at a node that needs a new child; then all these children are
@@ -18,13 +20,15 @@ of other simulations a simulation sees.
 PUCT after Rosin 2011 and Silver et al., "Mastering the game of Go without human knowledge" (2017);
 progressive widening after Coulom, "Computing Elo ratings of move patterns in the game of Go"
 (2007), with the value of a new child instead of a fixed growth rate (first-play urgency: Gelly
-et al. 2006); virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
+et al. 2006); normalised values after Schrittwieser et al., "Mastering Atari, Go, chess and shogi by
+planning with a learned model" (2020), appendix B; virtual losses after Chaslot et al., "Parallel
+Monte-Carlo tree search" (2008).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import Field
@@ -33,7 +37,7 @@ from .base import StepConfig
 from .foresight import ForesightSearch
 from .protocol import Search
 from .step_search import Pool
-from .thought import MAX_SCORE, Fate, NodePath, SeedOf, significant
+from .thought import Fate, NodePath, SeedOf, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
 
@@ -70,7 +74,8 @@ class NodeVisits:
     total: float = 0.0
     """Sum of the values of these simulations."""
     under_way: int = 0
-    """Simulations that go through it and have not ended; each counts as a visit of value 0."""
+    """Simulations that go through it and have not ended; each counts as a visit of the least
+    value."""
     children: list[NodeVisits] = field(default_factory=list)
     opening: int = 0
     """Children that are awaited."""
@@ -99,8 +104,7 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         """The nodes whose children are awaited, by the keys of the pools."""
         self._ready: list[Pool] = []
         """The pools of this wave whose candidates wait for those of others."""
-        self._yield = Yield()
-        """Worth of the new children so far."""
+        self._values = SeenValues()
         self._unexpanded: dict[NodePath, Node] = {}
         """The nodes that may yet be expanded for the first time."""
         self._ends: list[Node] = []
@@ -125,6 +129,7 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         place.opening = 0
         for candidate in pool.candidates:
             value = self._path_score(candidate.end)
+            self._values.extend(value)
             child = NodeVisits(candidate.end, pool, ended=not candidate.active, total=value)
             place.children.append(child)
             if child.ended:
@@ -160,11 +165,11 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         return False
 
     def _learn(self, pool: Pool) -> None:
-        """Add what the children of an expansion scored to what new children are worth."""
+        """Compare the children of an expansion with their parent."""
         for candidate in pool.candidates:
             above = candidate.end.path[: candidate.start - 1]
-            parent = self._path_score(self.tree[above]) if above else MAX_SCORE
-            self._yield.see(self._path_score(candidate.end), parent)
+            parent = self._path_score(self.tree[above]) if above else None
+            self._values.compare(self._path_score(candidate.end), parent)
 
     def _walk(self, simulation: Simulation) -> None:
         """Walk on to a node where a new child is the best choice, if not to the end of a chain."""
@@ -179,10 +184,13 @@ class MctsSearch(ForesightSearch[MctsConfig]):
 
     def _choose(self, place: NodeVisits) -> NodeVisits | None:
         """The child to walk on to; None for a new one."""
-        score = self._path_score(place.node) if place.pool else MAX_SCORE
+        if not self._values.differ:  # nothing tells children apart: chains are independent
+            untouched = (c for c in place.children if c.visits + c.under_way == 1)
+            return next(untouched, None)
         full = len(place.children) + place.opening >= self.config.width
-        prospect = None if full else self._yield.share * score
-        return best_child(place, self.config.exploration, prospect)
+        parent = self._path_score(place.node) if place.pool else None
+        prospect = None if full else self._values.prospect(parent)
+        return best_child(place, self.config.exploration, self._values.normalised, prospect)
 
     def _complete(self, simulation: Simulation) -> None:
         """The simulation has come to the end of a chain, whose score is its value."""
@@ -216,46 +224,81 @@ class MctsSearch(ForesightSearch[MctsConfig]):
 
 
 @dataclass(slots=True)
-class Yield:
-    """Worth of new children: the share of their parents' scores that they score."""
+class SeenValues:
+    """The values in a tree: their range, and the share of its parent's value that a child has."""
 
-    children: float = 0.5
-    """Sum of their scores; the first half point is what is believed before any is seen."""
-    parents: float = 1.0
-    """Sum of their parents' scores."""
-
-    def see(self, child: float, parent: float) -> None:
-        """Take in one child."""
-        self.children = significant(self.children + min(child, parent))
-        self.parents = significant(self.parents + parent)
+    least: float = math.inf
+    most: float = -math.inf
+    children: float = 0.0
+    """Sum of the children's values, each at most its parent's."""
+    parents: float = 0.0
+    """Sum of their parents' values, without those of the root, which counts as the most seen."""
+    count: int = 0
+    """Children that were compared with a parent other than the root."""
+    below_root: int = 0
+    """Children of the root."""
 
     @property
-    def share(self) -> float:
-        """The share that the next child is expected to score."""
-        return significant(self.children / self.parents)
+    def differ(self) -> bool:
+        """Whether any two of them do."""
+        return self.least < self.most
+
+    def extend(self, value: float) -> None:
+        """Extend the range to a value."""
+        self.least, self.most = min(self.least, value), max(self.most, value)
+
+    def compare(self, child: float, parent: float | None) -> None:
+        """Compare a child's value with its parent's; None: the root."""
+        if parent is None:
+            self.below_root += 1
+            self.children = significant(self.children + child)
+        else:
+            self.count += 1
+            self.children = significant(self.children + min(child, parent))
+            self.parents = significant(self.parents + parent)
+
+    def normalised(self, total: float, visits: int = 1) -> float:
+        """The sum of the values of some visits, each from 0 (least seen) to 1 (most seen)."""
+        span = self.most - self.least
+        return significant((total - visits * self.least) / span) if self.differ else 0.0
+
+    def prospect(self, parent: float | None) -> float:
+        """The value that a new child is expected to have; half a point is what is believed before
+        any child is seen.
+        """
+        children = self.normalised(self.children, self.count + self.below_root)
+        parents = self.normalised(self.parents, self.count) + self.below_root
+        share = (0.5 + children) / (1.0 + parents)
+        return significant(share * (1.0 if parent is None else self.normalised(parent)))
 
 
-def best_child(place: NodeVisits, exploration: float, prospect: float | None) -> NodeVisits | None:
+def best_child(
+    place: NodeVisits,
+    exploration: float,
+    normalised: Callable[[float, int], float],
+    prospect: float | None,
+) -> NodeVisits | None:
     """The best child by PUCT among those that are not spent; None if a new one is better.
 
-    Of children that N visits went to in all, one with n visits of mean value q is worth
-    q + exploration * sqrt(N) / (1 + n). A new child is worth as much with q = `prospect` and
-    n = the number of children, for they are what this choice has led to; None: there may be none,
-    unless all children are spent. Ties go to the child with the best score, then to the first path,
-    and to a new child last.
+    Of children that N visits went to in all, one with n visits of mean value q has the bound
+    q + exploration * sqrt(N) / (1 + n); `normalised` brings a sum of values to the scale of q. A
+    new child has the same bound with q = `prospect` and n = the number of children, for they are
+    what this choice has led to; None: there may be none, unless all children are spent. Ties go to
+    the child with the best score, then to the first path, and to a new child last.
     """
     visits = sum(child.visits + child.under_way for child in place.children) + place.opening
 
-    def worth(mean: float, own: int) -> float:
+    def bound(mean: float, own: int) -> float:
         return significant(mean + exploration * math.sqrt(visits) / (1 + own))
 
     def order(child: NodeVisits) -> Rank:
         assert child.node.score is not None
         own = child.visits + child.under_way
-        return -worth(child.total / own, own), -child.node.score, child.node.path
+        value = normalised(child.total, child.visits) / own
+        return -bound(value, own), -child.node.score, child.node.path
 
     best = min((child for child in place.children if not child.spent), key=order, default=None)
     if best is None or prospect is None:
         return best
-    another = worth(prospect, len(place.children) + place.opening)
+    another = bound(prospect, len(place.children) + place.opening)
     return best if -order(best)[0] >= another else None

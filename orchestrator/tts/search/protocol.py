@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .advice import Decision
-from .calibration import Evidence
 from .thought import Completion, Confidence, NodePath, Sampling, Thought
 from .tree import Tree, completions_so_far
 
@@ -118,8 +117,6 @@ class SearchResult:
     """Tokens that were generated when the budget had no room for them: asked for, in no tree."""
     decision: Decision | None = None
     """The advice to `auto` and what came of it; None for other searches."""
-    evidence: Evidence | None = None
-    """What it tells of the verifier's scale, where later problems learn from it."""
 
 
 class Search(ABC):

@@ -26,7 +26,6 @@ class PruningSearch(ForesightSearch[AnyStepConfig]):
     def __init__(self, config: AnyStepConfig, seed: SeedOf, kept: int) -> None:
         """`kept`: how many candidates of a pool are kept at most."""
         super().__init__(config, seed)
-        self.tree.spares_scores = True
         self._kept = kept
         self._contests: dict[int, Contest] = {}
         """Of each undecided pool."""

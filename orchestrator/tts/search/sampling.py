@@ -111,13 +111,11 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         leaves = sorted(self._leaves.values())
         if self.config.scored:
             self._rank(leaves)
-        return tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves)
+        return tuple(map(self._completion, leaves))
 
     def _rank(self, leaves: list[NodePath]) -> None:
         """Sort the ends of scored chains, best first."""
         leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
 
-    def _score(self, path: NodePath) -> float | None:
-        if not self.config.scored:
-            return None
-        return self.tree.path_score(path, self.config.agg_strategy)
+    def _completion(self, leaf: NodePath) -> Completion:
+        return self.tree.completion(leaf, self.config.agg_strategy)

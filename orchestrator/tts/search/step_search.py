@@ -191,7 +191,7 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         self._end(tuple(map(self._completion, sorted(completed, key=self._rank))))
 
     def _completion(self, node: Node) -> Completion:
-        return Completion(node.path, self.tree.text(node.path), self._path_score(node))
+        return self.tree.completion(node.path, self.config.agg_strategy)
 
     def _end(self, completions: tuple[Completion, ...]) -> None:
         """See TreeSearch; nothing is awaited any more."""
@@ -217,9 +217,9 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         The first is the path's score with one more step of the best score, the second without one,
         as it stays after a step without text: the best score may be worth less than 1.
         """
-        above, how = self.tree.scores(parent), self.config.agg_strategy
+        above, how = self.tree.values(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
-        return max(prior, aggregate([*above, self.tree.value(MAX_SCORE)], how)), prior
+        return max(prior, aggregate([*above, self.tree.max_value], how)), prior
 
     def _grow(self, candidate: Candidate, result: Generated) -> None:
         """Take in its step, or the rest of its chain, and ask for the score."""

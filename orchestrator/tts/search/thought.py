@@ -120,11 +120,19 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished chain: its last node, its answer's text, and its aggregated score, if any."""
+    """One finished chain: its last node and its answer's text."""
 
     node: NodePath
     text: str
     score: float | None
+    """The aggregate of the verifier's own scores; None without any."""
+    probability: float | None = None
+    """The aggregate of what a calibration makes of them; None without a calibration."""
+
+    @property
+    def weight(self) -> float:
+        """The weight of its vote where votes have weights."""
+        return (self.score if self.probability is None else self.probability) or 0.0
 
 
 def quantise(score: float) -> float:

@@ -6,7 +6,17 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .thought import Aggregation, Completion, Fate, NodePath, Thought, aggregate, quantise
+from .calibration import Calibration
+from .thought import (
+    MAX_SCORE,
+    Aggregation,
+    Completion,
+    Fate,
+    NodePath,
+    Thought,
+    aggregate,
+    quantise,
+)
 
 Rank = tuple[float, float, NodePath]
 """Sort key of paths: the best path score first, then the best score of the last step (both
@@ -28,10 +38,8 @@ class Tree:
 
     def __init__(self) -> None:
         self._nodes: dict[NodePath, Node] = {}
-        self.worth: Callable[[float], float] | None = None
-        """What a step's score is worth (see `calibration`); None: itself."""
-        self.spares_scores = False
-        """Whether timing decides which pruned nodes have a score (see `pruning`)."""
+        self.calibration: Calibration | None = None
+        """The probabilities that scores count as; None: scores count as they are."""
 
     def __getitem__(self, path: NodePath) -> Node:
         return self._nodes[path]
@@ -99,33 +107,61 @@ class Tree:
         ]
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
-        """Aggregate of `scores(path)`; with `last` the step's own score, where it has one."""
-        score = self._nodes[path].score
-        if how == "last" and score is not None:
-            return self.value(score)
-        return aggregate(self.scores(path), how)
+        """The value that a search gives a path: the aggregate of `values(path)`.
 
-    def scores(self, path: NodePath) -> list[float]:
-        """What the scores that count along `path` are worth, from the first step on.
+        With `last` it is the value of the step itself, where it has a score.
+        """
+        node = self._nodes[path]
+        if how == "last" and node.score is not None:
+            return self.value(node)
+        return aggregate(self.values(path), how)
+
+    def values(self, path: NodePath) -> list[float]:
+        """The values of the scores that count along `path`, from the first step on."""
+        return list(map(self.value, self.scored(path)))
+
+    def value(self, node: Node) -> float:
+        """The probability that a node's score stands for; without a calibration, the score."""
+        assert node.score is not None
+        if self.calibration is None:
+            return node.score
+        final = node.thought is not None and not node.thought.goes_on
+        return self.calibration.probability(node.score, final=final)
+
+    @property
+    def max_value(self) -> float:
+        """The value of the best possible step."""
+        best = self.calibration
+        return max(best.final(MAX_SCORE), best.inner(MAX_SCORE)) if best else MAX_SCORE
+
+    def scored(self, path: NodePath) -> list[Node]:
+        """The nodes along `path` whose scores count, from the first step on.
 
         A step without text is scored as the chain without it, so its score counts only if that
         chain has none of its own: because its last step was not scored, or because no step of the
         path says anything.
         """
-        counted: list[float] = []
-        unsaid: list[float] = []
+        counted: list[Node] = []
+        unsaid: list[Node] = []
         unscored = False  # whether something was said that no score has judged
         for node in self.chain(path):
             unscored = unscored or (node.thought is not None and not node.thought.blank)
             if node.score is None:
                 continue
-            (counted if unscored else unsaid).append(node.score)
+            (counted if unscored else unsaid).append(node)
             unscored = False
-        return list(map(self.value, counted or unsaid[:1]))
+        return counted or unsaid[:1]
 
-    def value(self, score: float) -> float:
-        """What a step's score is worth."""
-        return self.worth(score) if self.worth else score
+    def completion(self, path: NodePath, how: Aggregation) -> Completion:
+        """The completion that a path makes: its score is the verifier's own, if there is any."""
+        scores = [node.score for node in self.scored(path) if node.score is not None]
+        own = self._nodes[path].score
+        if how == "last" and own is not None:
+            scores = [own]
+        if not scores:
+            return Completion(path, self.text(path), None)
+        probability = self.path_score(path, how) if self.calibration else None
+        return Completion(path, self.text(path), aggregate(scores, how), probability)
 
     def rank(self, path: NodePath, how: Aggregation) -> Rank:
         """The rank of a path whose last step is scored."""
@@ -170,20 +206,15 @@ def completions_so_far(
             node.fate = Fate.EXPANDED  # completed: by its search; a sample went on from there
     for node in ends:
         node.fate = Fate.PRUNED
-    scores = {
-        node.path: tree.path_score(node.path, how) if tree.scores(node.path) else None
-        for node in ended or ends
-    }
 
     def rank(node: Node) -> tuple[bool, float, float, NodePath]:
-        score = scores[node.path]
-        return score is None, -(score or 0.0), -(node.score or 0.0), node.path
+        unscored = not tree.scored(node.path)
+        value = 0.0 if unscored else tree.path_score(node.path, how)
+        return unscored, -value, -(node.score or 0.0), node.path
 
     ranked = sorted(ended or ends, key=rank)
     for node in ranked[n:] if n else []:
         node.fate = Fate.SURPLUS
     for node in ranked[:n]:
         node.fate = Fate.COMPLETED
-    return tuple(
-        Completion(node.path, tree.text(node.path), scores[node.path]) for node in ranked[:n]
-    )
+    return tuple(tree.completion(node.path, how) for node in ranked[:n])

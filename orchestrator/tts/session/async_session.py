@@ -200,13 +200,17 @@ class AsyncSession:
             asked = problems_in_turn(in_turn(problems))
         else:
             named = as_problems(problems)
-            asked = in_turn(named)
+            asked = in_turn(())
         plan = self._plan(named, options, in_flight)
         if not skip_overlong:
             check_lengths(self.models, named, plan.strategy.config)
         if out is not None:
-            return self._run_fitting(plan, out, resume=resume, repair=repair)
-        return self._stream(partial(self._solve_all, plan, asked, skip_overlong))
+            return self._fitting(plan, partial(self.run, folder=out, resume=resume, repair=repair))
+        if isinstance(problems, Sequence):
+            return self._fitting(
+                plan, lambda fitting: self._stream(partial(self._solve_all, fitting))
+            )
+        return self._stream(partial(self._solve_stream, plan, asked, skip_overlong))
 
     def run(
         self, plan: Plan, folder: str | Path, *, resume: bool = False, repair: bool = False
@@ -398,7 +402,12 @@ class AsyncSession:
             return error.message
         return None
 
-    async def _solve_all(
+    async def _solve_all(self, plan: Plan, outbox: Outbox) -> None:
+        drivers = await self._shared_drivers(plan.policy)
+        with Solver(plan, drivers, self._grader) as solver:
+            await solver.solve_all(in_turn(solver.in_order(plan.problems)), outbox)
+
+    async def _solve_stream(
         self,
         plan: Plan,
         problems: AsyncIterator[Problem],
@@ -418,18 +427,17 @@ class AsyncSession:
         with Solver(plan, drivers, self._grader) as solver:
             await solver.solve_all(fitting(), outbox)
 
-    async def _run_fitting(
-        self, plan: Plan, folder: str | Path, *, resume: bool, repair: bool
+    async def _fitting(
+        self, plan: Plan, solve: Callable[[Plan], AsyncGenerator[Result, None]]
     ) -> AsyncGenerator[Result, None]:
-        """`run` with the problems that fit the engines, after the results of the others."""
+        """The results of the problems that fit the engines, after those of the others."""
         overlong = {each.id: why for each in plan.problems if (why := self._too_long(each))}
         fitting = tuple(each for each in plan.problems if each.id not in overlong)
         for problem in plan.problems:
             if problem.id in overlong:
                 yield Result.unasked(problem, plan.strategy.vote, overlong[problem.id])
         if fitting:
-            plan = replace(plan, problems=fitting)
-            async with aclosing(self.run(plan, folder, resume=resume, repair=repair)) as running:
+            async with aclosing(solve(replace(plan, problems=fitting))) as running:
                 async for result in running:
                     yield result
 

@@ -56,7 +56,7 @@ class JudgedResult:
             any_correct=judged.any_correct,
             undecided=judged.undecided,
             completions=tuple(
-                LoggedCompletion(done.node, done.score, group)
+                LoggedCompletion(done.node, done.score, group, done.probability)
                 for done, group in zip(self.found.completions, judged.group_of, strict=True)
             ),
             groups=tuple(LoggedAnswer(group.answer, group.correct) for group in judged.groups),
@@ -65,7 +65,6 @@ class JudgedResult:
             limit=self.found.limit,
             lost_tokens=self.found.lost_tokens,
             decision=self.found.decision,
-            evidence=self.found.evidence,
         )
 
     def result(self, usage: Usage) -> Result:
@@ -94,7 +93,7 @@ class JudgedResult:
                 if node.thought
             ]
             answer = groups[group].answer if group >= 0 else None
-            records.append(CompletionRecord.of(done.node, chain, done.score, answer))
+            records.append(CompletionRecord.of(done, chain, answer))
         return tuple(records)
 
 

@@ -74,16 +74,17 @@ class Plan:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What scores are worth to searches that weigh them, by the deployment.
+        """The probabilities that scores count as, by the deployment, in searches that weigh them.
 
         It says nothing of a verifier that stands in place of the deployment's.
         """
         spec = self.deployment.verifier
-        given = "verifier" in {*self.endpoints, *self.loaded}
-        replaced = given and not isinstance(spec, VerifierFunction)
-        if replaced or not spec.calibration or not self.strategy.weighs_scores:
+        own = "verifier" in {*self.endpoints, *self.loaded}
+        replaced = own and not isinstance(spec, VerifierFunction)
+        points = spec.calibration
+        if replaced or not points or not self.strategy.weighs_scores:
             return None
-        return Calibration(tuple(spec.calibration))
+        return Calibration.of(points.final, points.inner, points.final_auroc, points.inner_auroc)
 
     @property
     def verifier(self) -> Any | None:

@@ -158,9 +158,8 @@ async def execute(
             opened.add(drivers)
             try:
                 with Solver(plan, drivers, grader) as solver:
-                    solver.place(plan.problems, run.point.learnt)
                     await solver.solve_all(
-                        in_turn(run.left),
+                        in_turn(solver.in_order(run.left, run.point.decisions)),
                         outbox,
                         resumed=run.point.unfinished,
                         progress=progress,

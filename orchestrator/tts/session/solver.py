@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import TaskGroup
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from tts.build.errors import EndpointTimeout, TtsError
 from tts.grading import Equality
-from tts.grading.code import CodeGrader, CodeTests, SameText, extract_code, tests_of
+from tts.grading.code import CodeGrader, ProblemTests, SameText
+from tts.grading.code_blocks import extract_code
+from tts.grading.code_tests import CodeTests, require_tests, tests_of
 from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import (
@@ -22,9 +23,7 @@ from tts.search import (
     AnswerOf,
     BudgetedSearch,
     Decision,
-    Evidence,
     Search,
-    evidence_of,
 )
 
 from .drivers import Drivers
@@ -42,6 +41,7 @@ UNREAD = 256
 """Results that wait for the program; as long as there are so many, no further problem is taken."""
 
 logger = logging.getLogger(__name__)
+_NONE: Mapping[str, Decision] = {}
 
 
 class Outbox:
@@ -100,20 +100,12 @@ class Solver:
 
     def __init__(self, plan: Plan, drivers: Drivers, grader: Equality) -> None:
         """`grader` compares answers unless the program has a function of its own."""
-        strategy, asked = plan.strategy, plan.asked
-        given = plan.calibration
-        self._learns = (
-            strategy.weighs_scores
-            and given is None
-            and (strategy.takes_advice or asked.shard is None)  # a shard's trees are the whole's
-        )
-        self._allocation = Allocation(
-            asked.limits.budget_tokens,
-            advises=strategy.takes_advice,
-            learns=self._learns,
-            given=given,
-        )
-        """Says what scores are worth, and advises each problem of a strategy that takes advice."""
+        self._allocation = None
+        """Advises each problem of a strategy that takes advice."""
+        if plan.strategy.takes_advice:
+            names = [problem.id for problem in plan.problems]
+            budget = plan.asked.limits.budget_tokens
+            self._allocation = Allocation(budget, names, plan.calibration)
         self._plan = plan
         self._drivers = drivers
         answer_of = plan.answer_of or plan.strategy.ballot.answer_of
@@ -136,16 +128,16 @@ class Solver:
         if self._own_grader:
             self._own_grader.close()
 
-    def place(
-        self,
-        problems: Iterable[Problem],
-        solved: Mapping[str, tuple[Evidence | None, Decision | None]],
-    ) -> None:
-        """Give problems their places in a run, and tell what came of those solved before."""
-        for problem in problems:
-            self._allocation.place(problem.id)
-        for name, (evidence, decision) in solved.items():
-            self._allocation.observe(name, evidence, decision)
+    def in_order(
+        self, problems: Sequence[Problem], decisions: Mapping[str, Decision] = _NONE
+    ) -> Sequence[Problem]:
+        """The problems in the order in which to solve them; `decisions` came of those solved."""
+        allocation = self._allocation
+        if allocation is None:
+            return problems
+        for name, decision in decisions.items():
+            allocation.observe(name, decision)
+        return sorted(problems, key=lambda problem: allocation.stage(problem.id))
 
     async def solve(self, problem: Problem, *, priority: int = 0) -> Result:
         """Solve one problem; it is submitted before the first wait, and cancelled with the call.
@@ -198,7 +190,6 @@ class Solver:
             except EndpointTimeout as error:
                 if self._plan.strategy.takes_advice or journal.answers == answers_before:
                     raise
-                self._observe(problem, None, None)
                 answers_before = journal.answers
                 late[problem.id] = error
                 logger.warning("problem %s has failed: %s", problem.id, error.message)
@@ -236,7 +227,9 @@ class Solver:
     ) -> Result:
         """See ProblemSearch."""
         plan, journal = self._plan, self._drivers.journal
-        if self._tests(problem):
+        tests = self._tests(problem)
+        if tests:
+            require_tests(problem.extra, f"Problem {problem.id}")
             await asyncio.to_thread(self._code.require)
         name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
         try:
@@ -252,40 +245,32 @@ class Solver:
                 on_start=on_start,
             )
             found = await search.result()
-            tests, equality = self._tests(problem), self._equality
-            passes = partial(self._code.passes, tests) if tests else None
-            if self._learns:
-                found = replace(found, evidence=evidence_of(found.tree, self._form(problem)))
+            graded = tests and ProblemTests(self._code, tests, problem.answer, problem.id)
             outcome = await judged_outcome(
                 plan,
                 problem,
                 found,
-                SameText() if tests else equality,
+                SameText() if tests else self._equality,
                 self._reader(problem),
-                passes,
+                graded.passes if graded else None,
             )
             now = journal.clock()
             usage = journal.usage(name, now, outcome.completion_tokens)
         finally:
             journal.end(name)
         journal.solved(outcome, now)
-        self._observe(problem, found.evidence, found.decision)
+        if self._allocation and found.decision:
+            self._allocation.observe(problem.id, found.decision)
+            self._decided.set()
         return outcome.result(usage)
-
-    def _observe(
-        self, problem: Problem, evidence: Evidence | None, decision: Decision | None
-    ) -> None:
-        """What came of a problem, for those behind it; nothing of one that has failed."""
-        self._allocation.observe(problem.id, evidence, decision)
-        self._decided.set()
 
     def _new_search(self, problem: Problem) -> Search:
         """A new search for a problem, within its budget."""
         asked = self._plan.asked
-        advice = self._allocation.advice(problem.id)
-        worth = self._allocation.calibration(problem.id)
-        form = self._form(problem)
-        search = self._plan.strategy.new_search(problem, asked.seed, form, advice, worth)
+        advice = self._allocation.advice(problem.id) if self._allocation else None
+        search = self._plan.strategy.new_search(
+            problem, asked.seed, self._form(problem), advice, self._plan.calibration
+        )
         tokens = advice.cap if advice else asked.limits.budget_tokens
         if tokens is None:
             return search
@@ -298,17 +283,19 @@ class Solver:
 
     def _reader(self, problem: Problem) -> AnswerFunction:
         """What takes the answer out of a completion."""
-        is_code = self._tests(problem) and not self._plan.answer_of
-        return extract_code if is_code else self._answer_of
+        tests = self._tests(problem)
+        if tests is None or self._plan.answer_of:
+            return self._answer_of
+        return partial(extract_code, names=tests.names)
 
     def _form(self, problem: Problem) -> AnswerOf:
-        """The form of an answer, for searches that stop early and for what scores are worth."""
+        """The form of an answer, for searches that stop early."""
         by_text = bool(self._plan.equal or self._tests(problem))
         return answer_form_of(self._reader(problem), by_text=by_text)
 
     async def _advisable(self, problem: Problem) -> None:
-        """Wait until the problems are solved that it learns from."""
-        while not self._allocation.ready(problem.id):
+        """Wait until the problems are solved that decide its advice."""
+        while self._allocation and not self._allocation.ready(problem.id):
             self._decided.clear()
             await self._decided.wait()
 

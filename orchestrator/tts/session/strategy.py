@@ -79,12 +79,9 @@ class ChosenStrategy:
         run_seed: int,
         form: AnswerOf = answer_form,
         advice: Advice | None = None,
-        worth: Calibration | None = None,
+        calibration: Calibration | None = None,
     ) -> Search:
-        """A new search; `form` gives the form of an answer to searches that stop early.
-
-        `worth` is what scores are worth to it.
-        """
+        """A new search; `form` gives the form of an answer to searches that stop early."""
 
         def seed(node: NodePath) -> int:
             return node_seed(run_seed, problem.id, node)
@@ -93,14 +90,14 @@ class ChosenStrategy:
             return OwnSearch(partial(self.factory, problem, seed), self.factory)
         assert self.config is not None
         if advice and isinstance(self.config, AutoConfig):
-            return AutoSearch(self.config, advice, seed, form, worth)
+            return AutoSearch(self.config, advice, seed, form, calibration)
         if is_own(type(self.config)):
             made = partial(self.config.new_search, seed, form)
             search: Search = OwnSearch(made, self.config.new_search)
         else:
             search = new_search(self.config, seed, form)
         if search.tree is not None:
-            search.tree.worth = worth
+            search.tree.calibration = calibration
         return search
 
 

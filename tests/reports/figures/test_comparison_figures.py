@@ -1,5 +1,6 @@
 """The figures of runs side by side, and problem by problem."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from tests.reports.figures.checks import check, check_all
 from tests.runs.logs import whole_logs
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
-from tts.reports.figures.charts import MOST_ROWS, tint
+from tts.reports.figures.charts import MOST_ROWS, log_axis, tint
 from tts.reports.figures.comparison import (
     comparison_figures,
     cost_figure,
@@ -22,6 +23,8 @@ from tts.reports.figures.comparison import (
     rows_figures,
     schedules,
 )
+from tts.reports.figures.results import results_figures
+from tts.reports.page.export import printed
 from tts.runs.compare import Comparison, compare, pooled
 from tts.runs.curves import Point
 from tts.runs.pairs import differing_settings, pair_of
@@ -157,6 +160,44 @@ def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
     assert reading.endswith(
         "Within 931 tokens per problem: b 60.0% [0.0, 60.0], a 50.0% [0.0, 50.0]."
     )
+
+
+@pytest.mark.parametrize(
+    ("right", "reading"),
+    [
+        ((9, 9, 1), "a (n=4) and b (n=4) are right most often: 90.0% [59.6, 98.2]. c (n=4) is "
+         "significantly worse."),
+        ((5, 4, 4), "a (n=4) is right most often: 50.0% [23.7, 76.3]. b (n=4) and c (n=4) are not "
+         "significantly worse."),
+    ],
+)  # fmt: skip
+def test_ties_are_named(right, reading):
+    rows = [row_of(name, 9, each / 10) for name, each in zip("abc", right, strict=True)]
+    assert results_figures(rows)[0].reading == reading
+
+
+@given(st.lists(st.floats(1e-4, 1e20), min_size=1, max_size=4))
+def test_a_logarithmic_axis_is_a_factor_of_two_wide_and_has_numbers(values):
+    found = log_axis(values)
+    low, high = found["scale"].to_dict()["domain"]
+    ticks = found["axis"].to_dict()["values"]
+    assert high / low >= 2 - 1e-9
+    assert low * (1 - 1e-9) <= min(values) <= max(values) <= high * (1 + 1e-9)
+    assert len(ticks) > 1
+    assert low <= ticks[0] < ticks[-1] <= high
+
+
+def test_every_axis_has_numbers_however_near_the_costs_are():
+    drawing = pytest.importorskip("vl_convert")
+    rows = [row_of(name, cost, 0.5) for name, cost in (("a", 917), ("b", 917.2), ("c", 930))]
+    curve = [row_of("a", 1, 0.0, curve=(Point(5, 0.0, 0.0, 2), Point(6, 0.0, 0.0, 1)))]
+    for figure in (costs(*rows), costs(*rows, cost="seconds"), over_n(curve, [])):
+        svg = drawing.vegalite_to_svg(printed(figure), vl_version="6.4")
+        axes = re.findall(r'role-axis-label"[^>]*>(.*?)</g>', svg)
+        numbers = [re.findall(r"<text[^>]*>[^<]*\d[^<]*</text>", axis) for axis in axes]
+        assert len(numbers) == 2
+        assert len(numbers[0]) > 1
+        assert numbers[1]
 
 
 def test_no_name_in_a_legend_is_cut():

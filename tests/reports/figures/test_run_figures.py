@@ -17,10 +17,10 @@ from tests.runs.logs import (
     used,
     whole_logs,
 )
-from tests.runs.runs import run_of
+from tests.runs.runs import row_of, run_of
 
 from tts.reports.figures.charts import colour, spread
-from tts.reports.figures.run import figures_of
+from tts.reports.figures.run import figures_of, warnings_of
 from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, SessionBegan
 
 
@@ -139,6 +139,22 @@ def test_the_calibration_says_how_many_bins_are_off():
 )
 def test_of_few_values_no_tail_is_claimed(count, told):
     assert spread(range(1, count + 1), "").replace("  ", " ").startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "warnings"),
+    [
+        ({"unended": 20}, []),
+        ({"unended": 21, "accuracy": 0.0}, ["21 of 40 completions did not end"]),
+        ({"unended": 2, "mean_completions": 0.3}, ["2 of 3 completions did not end"]),
+        ({"accuracy": 0.0}, ["no answer is right"]),
+        ({"accuracy": 0.0, "judged": 9}, []),
+    ],
+)
+def test_a_run_without_ends_or_without_a_right_answer_is_warned_of(fields, warnings):
+    found = list(warnings_of(replace(row_of().summary, **fields)))
+    assert len(found) == len(warnings)
+    assert all(part in warning for part, warning in zip(warnings, found, strict=True))
 
 
 def test_accuracy_is_said_of_the_problems_with_a_reference():

@@ -22,7 +22,11 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-ROWS = [{"level": "1", "right": 0.5}, {"level": 'a "quoted", one', "right": None}]
+ROWS = [
+    {"level": "1", "right": 0.5},
+    {"level": 'a "quoted", one', "right": None},
+    {"level": "=1+1", "right": -1},
+]
 CHART = {
     "mark": {"type": "bar", "tooltip": {"content": "data"}},
     "width": "container",
@@ -137,7 +141,7 @@ def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(o
         page.click("[data-format=csv]")
     assert download.value.suggested_filename == "by-level.csv"
     saved = Path(download.value.path()).read_bytes()
-    assert saved == b'level,right\r\n1,0.5\r\n"a ""quoted"", one",\r\n'
+    assert saved == b'level,right\r\n1,0.5\r\n"a ""quoted"", one",\r\n\'=1+1,-1\r\n'
     with page.expect_download() as download:
         page.click("[data-format=json]")
     assert json.loads(Path(download.value.path()).read_text()) == ROWS

@@ -79,7 +79,7 @@ def test_cells_are_written_as_each_format_has_them():
     figure = Figure("t", "T_1", "Read.", rows)
     assert csv_table(figure).splitlines()[1:] == [
         '"50% & {x}, ""y""",0.3333333333333333,',
-        ",,True",
+        ",,true",
     ]
     text = latex_table(figure)
     assert r"\caption{T\_1}" in text

@@ -11,8 +11,10 @@ from tts.build.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
+from tts.runs.compare import summary_of
 from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
 from tts.runs.groups import Member, create_group, group_config
+from tts.runs.run import Run
 
 
 @pytest.fixture
@@ -36,6 +38,9 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     report = report_of(runs)
     assert report.file == runs[0].parent / "report-a-b.html"
     assert report.title == "a and b: beam-search on demo"
+    assert report.lead == "2 runs from the folders a and b."
+    write_summary(runs[1], {**summary_of(Run.load(runs[1])).to_json(), "unended": 99})
+    assert ". Warning of b: 99 of 6 completions did not end" in report_of(runs).lead
     assert report.runs == runs
     names = [figure.name for figure in report.figures]
     assert names[:4] == ["results", "accuracy-by-level", "accuracy-by-rule", "settings"]
@@ -74,6 +79,15 @@ def test_the_command_prints_tables_writes_the_page_and_opens_it(runs, monkeypatc
     assert launched == []
     assert tts("report", runs[0], "--open").exit_code == 0
     assert launched == [(runs[0] / "report.html").as_uri()]
+
+
+def test_the_page_is_written_before_the_tables_which_nobody_may_read(runs, monkeypatch):
+    def refuse(found):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tts.reports.terminal.print_report", refuse)
+    tts("report", runs[0])
+    assert (runs[0] / "report.html").exists()
 
 
 def test_figures_go_to_a_folder_beside_the_page(runs):

@@ -52,7 +52,7 @@ def test_a_tree_comes_out_as_it_went_in(text, answer):
         "reference": "5",
         "question": "What?",
         "seconds": 3.25,
-        "tokens": 4,
+        "tokens": 3,
         "thoughts": 2,
     }
     step = {"path": "0", "text": text, "stop": "step", "tokens": 3, "sent": 500, "done": 1000}

@@ -60,7 +60,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
             now,
             tree_digest=search.result().tree.digest(),
             completions=tuple(
-                LoggedCompletion(done.node, done.score) for done in search.result().completions
+                LoggedCompletion(done.node, done.score, -1) for done in search.result().completions
             ),
         )
         for name, search in run.searches.items()
@@ -97,7 +97,7 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
         cut([1, 1], 3.2, 3.5),
         scored([0, 0], 5.0, 0.8),
     ]
-    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8),))
+    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8, -1),))
     problem, thoughts = only_tree(*events, end)
     fates = {path: thoughts[path].fate for path in thoughts}
     assert fates == {
@@ -116,7 +116,7 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
 
 def test_the_digest_tells_whether_chains_that_were_not_chosen_are_pruned_or_surplus():
     events = [generated([0], 1, 2, stop="end"), generated([1], 1, 2, stop="end")]
-    completions = (LoggedCompletion((0,), 0.8),)
+    completions = (LoggedCompletion((0,), 0.8, -1),)
     _, thoughts = only_tree(*events, solved("a", 3.0, completions=completions))
     assert thoughts[1,].fate is Fate.SURPLUS
     thoughts[1,].fate = Fate.PRUNED

@@ -10,6 +10,7 @@ Each section of the file is in the module that has its name:
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
 | verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
+| calibration | verifier.calibration: the probabilities that scores stand for |
 | critique | verifier.critique: how a verifier writes, and how its verdict is read |
 | remote | either of them with a `url`: `RemoteSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
@@ -23,6 +24,7 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
+from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision
@@ -68,6 +70,7 @@ __all__ = [
     "HeadKind",
     "HttpPort",
     "KvCache",
+    "MeasuredOn",
     "Port",
     "Precision",
     "RemoteGenerator",
@@ -83,6 +86,7 @@ __all__ = [
     "TensorRTEngine",
     "TensorRTSpec",
     "TextVerifier",
+    "VerifierCalibration",
     "VerifierCommand",
     "VerifierFunction",
     "VerifierRole",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ..input_files import require_path
 
@@ -38,18 +37,3 @@ class Section(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # an engine's process checks none
     )
-
-
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-def _rising(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    if len(points) < 2 or any(
-        one[0] >= other[0] or one[1] > other[1] for one, other in pairwise(points)
-    ):
-        raise ValueError("must be two points or more, with rising scores and no falling worth")
-    return points
-
-
-CalibrationPoints = Annotated[list[tuple[Share, Share]], AfterValidator(_rising)]
-"""Points [score, worth] of a rising function, between which lines are drawn."""

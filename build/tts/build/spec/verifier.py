@@ -17,11 +17,12 @@ from pydantic import (
 )
 
 from ..input_files import require_path
+from .calibration import VerifierCalibration
 from .critique import CritiqueSpec
 from .engine import EngineSpec
 from .execution import TextVerifier
 from .role import RoleSpec
-from .section import CalibrationPoints, Count, FilePath, Section
+from .section import Count, FilePath, Section
 from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind, Scores
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ class VerifierRole(RoleSpec):
     scores: Scores | None = None
     """What it scores: every step, or whole answers alone, so that searches over steps are refused;
     unset: what its head was trained for."""
-    calibration: CalibrationPoints | None = None
-    """What scores are worth: points [score, probability of being right], between which lines are
-    drawn; unset: a run learns it from its earlier problems (docs/reference/strategies.md)."""
+    calibration: VerifierCalibration | None = None
+    """The probabilities that its scores stand for, as measured (`tts score --write`); unset: scores
+    count as they are."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None

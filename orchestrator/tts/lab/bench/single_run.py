@@ -16,7 +16,8 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
-from tts.grading.code import CodeGrader, tests_of
+from tts.grading.code import CodeGrader
+from tts.grading.code_tests import tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config

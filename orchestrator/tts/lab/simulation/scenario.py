@@ -120,7 +120,7 @@ def search_of(scenario: Scenario, problem: Problem) -> Search:
 
     search = new_search(scenario.parameters, seed)
     if search.tree is not None and isinstance(recorded := scenario.workload, Recording):
-        search.tree.worth = recorded.learnt.calibration(problem.id)
+        search.tree.calibration = recorded.calibration
     return search
 
 

@@ -7,7 +7,8 @@ distinguish, except black and yellow, which are lost on one of the two backgroun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import altair as alt
@@ -21,19 +22,24 @@ PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)
 MOST_ROWS = 300
 """Rows of a figure, at most: more are thinned."""
+MOST_NAMES = 4
+"""Names in a title or a sentence; more are counted."""
 _LEGEND_WIDTH = 84
 """Characters in a line of a legend."""
 
 LONG_NAMES = alt.Axis(labelLimit=260)
 """The axis of lines that are named: pixels of a name."""
 PERCENT = alt.Axis(format=".0%")
-LOGARITHMIC = alt.Axis(format=",~r", tickCount=5, labelOverlap=True)
-"""Labels for any range: by default Vega writes none in 908 to 932, and too many in 0.1 to 0.4."""
-LOGARITHMIC_SI = alt.Axis(format="~s", tickCount=5, labelOverlap=True)
-"""The same for numbers of many digits, as 1.2G."""
 ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
 
+_TICKS = (
+    (1,),
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 4, 6, 8),
+    (1, 1.2, 1.4, 1.7, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8),
+)
+"""Multiples of powers of ten at which a logarithmic axis may have its numbers."""
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 Item = TypeVar("Item")
@@ -78,6 +84,28 @@ def doubling_axis(field: str, title: str) -> alt.X:
     scale = alt.Scale(type="log", base=2, nice=False, padding=15)
     axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def log_axis(values: Iterable[float], form: str = ",~r", padding: int = 15) -> dict[str, Any]:
+    """The scale and the axis of positive values: at least a factor of two, so that what is nearly
+    equal looks so, and at least two numbers, where Vega by itself writes none in 908 to 932.
+    """
+    values = list(values)
+    low, high = min(values), max(values)
+    grow = math.sqrt(max(1.0, 2 * low / high))
+    low, high = low / grow, high * grow
+    powers = [
+        10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    ]
+    for multiples in _TICKS:
+        ticks = [power * each for power in powers for each in multiples]
+        ticks = [tick for tick in [*ticks, 10 * powers[-1]] if low <= tick <= high]
+        if len(ticks) > 2:
+            break
+    return {
+        "scale": alt.Scale(type="log", nice=False, padding=padding, domain=[low, high]),
+        "axis": alt.Axis(format=form, values=ticks, labelOverlap=True),
+    }
 
 
 def intervals(column: str, y: alt.Y, **x: Any) -> Drawing:
@@ -161,10 +189,13 @@ def histogram(
     """
     if not parts:
         return None
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, nice=False)
+    ends = [end for low, high, _ in parts for end in (low, high)]
+    scale = (
+        log_axis(ends, padding=0) if logarithmic else {"scale": alt.Scale(zero=False, nice=False)}
+    )
     drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
     drawn = drawn.encode(
-        x=alt.X(f"from {unit}:Q", bin="binned", title=axis, scale=scale),
+        x=alt.X(f"from {unit}:Q", bin="binned", title=axis, **scale),
         x2=f"to {unit}:Q",
         y=alt.Y("count:Q", title=of),
     )
@@ -207,6 +238,13 @@ def spread(values: Sequence[float], unit: str) -> str:
         if len(values) * (100 - part) >= 100:
             told.append(f"{number(quantile(values, part / 100) or 0)} at the {part}th percentile")
     return ", ".join([*told, f"{number(max(values))} at most"])
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 9 more`."""
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def percent(share: float | None) -> str:

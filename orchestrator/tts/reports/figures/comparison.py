@@ -28,8 +28,6 @@ from .charts import (
     BLUE,
     COLOURS,
     GREEN,
-    LOGARITHMIC,
-    LOGARITHMIC_SI,
     LONG_NAMES,
     MOST_ROWS,
     PERCENT,
@@ -44,6 +42,8 @@ from .charts import (
     intervals,
     legend,
     line,
+    listed,
+    log_axis,
     measured,
     number,
     percent,
@@ -68,11 +68,7 @@ _TITLES: dict[CostUnit, str] = {
     "compute": "FLOPs per problem",
     "seconds": "seconds per problem (wall time over problems)",
 }
-_AXES: dict[CostUnit, alt.Axis] = {
-    "tokens": LOGARITHMIC,
-    "compute": LOGARITHMIC_SI,
-    "seconds": LOGARITHMIC,
-}
+_FORMS: dict[CostUnit, str] = {"tokens": ",~r", "compute": "~s", "seconds": ",~r"}
 _COST_NOTES: dict[CostUnit, list[str]] = {
     "tokens": ["Prompts are left out, so a verifier that writes nothing seems free here."],
     "compute": ["2 FLOPs for each parameter and token of both models, each prefix once."],
@@ -197,13 +193,22 @@ def cost_figure(
         f"{called[id(row)]} ({_share_of(row)}, {_cost_words(cost_of(row, cost), cost)} per problem)"
         for row in front
     )
+    what = (
+        "Cheapest first, each significantly more accurate than the one before"
+        if len(front) > 1
+        else "Nothing is significantly more accurate than the cheapest"
+    )
     return Figure(
         f"accuracy-against-{cost}",
         f"Accuracy against {cost}",
-        f"From the cheapest on, each right more often than the one before beyond the noise: "
-        f"{steps}.{_within(rows, cost)}",
+        f"{what}: {steps}.{_within(rows, cost)}",
         table,
-        _cost_spec(cost, list(rows), baseline="baseline" not in unused),
+        _cost_spec(
+            cost,
+            [cost_of(row, cost) for row in ranked],
+            list(rows),
+            baseline="baseline" not in unused,
+        ),
         notes=[
             "Vertical lines are 95% intervals (Wilson, by problems); large marks are on the front. "
             "Differences to the best at the same budget are paired: of the same problems.",
@@ -214,15 +219,16 @@ def cost_figure(
     )
 
 
-def _cost_spec(cost: CostUnit, names: Sequence[str], *, baseline: bool) -> Spec:
+def _cost_spec(
+    cost: CostUnit, costs: Sequence[float], names: Sequence[str], *, baseline: bool
+) -> Spec:
     """The chart; a dashed line is as high as the baseline, if there is one."""
-    scale = alt.Scale(type="log", nice=False, padding=15)
     marks = {
         "shape": alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names)),
         "size": alt.condition("datum['on the front']", alt.value(120), alt.value(40)),
     }
     drawn = measured(
-        alt.X(f"{cost}:Q", title=_TITLES[cost], scale=scale, axis=_AXES[cost]),
+        alt.X(f"{cost}:Q", title=_TITLES[cost], **log_axis(costs, _FORMS[cost])),
         "accuracy",
         color=tint("strategy", names),
         marks=marks,
@@ -307,17 +313,17 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for n, point in sorted(points.items())
     ]
     drawn = _accuracy_lines("n", "completions (n)", list(curves))
-    top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
-    problems = rows[names.index(str(top["strategy"]))].problems
+    top, having = _highest(table)
+    best = [f"{row['strategy']} at n={row['n']}" for row in having]
+    problems = rows[names.index(str(having[0]["strategy"]))].problems
     for reason, why in _WHY_NO_CURVE.items():
-        having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
-        if having:
-            notes = [*notes, f"{', '.join(dict.fromkeys(having))}: {why}."]
+        dependent = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
+        if dependent:
+            notes = [*notes, f"{', '.join(dict.fromkeys(dependent))}: {why}."]
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
-        f"The highest accuracy is {share_with_interval(float(top['accuracy'] or 0.0), problems)}: "
-        f"{top['strategy']} at n={top['n']}.",
+        f"The highest accuracy is {share_with_interval(top, problems)}: {listed(best)}.",
         table,
         spec(drawn, 280),
         notes=[
@@ -325,6 +331,12 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
             *notes,
         ],
     )
+
+
+def _highest(table: Sequence[TableRow]) -> tuple[float, list[TableRow]]:
+    """The highest accuracy, and all rows that have it."""
+    top = max(float(row["accuracy"] or 0.0) for row in table)
+    return top, [row for row in table if float(row["accuracy"] or 0.0) == top]
 
 
 def _accuracy_lines(field: str, title: str, names: list[str]) -> alt.Chart:
@@ -362,12 +374,12 @@ def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         for budget, row in sorted(points.items())
     ]
     drawn = _accuracy_lines("budget", "most tokens of thinking", list(curves))
-    top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
+    top, having = _highest(table)
+    best = [f"{row['strategy']} with at most {row['budget']:,}" for row in having]
     return Figure(
         "accuracy-over-thinking",
         "Accuracy over the budget of thinking",
-        f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} with "
-        f"at most {top['budget']:,} tokens of thinking in a chain.",
+        f"The highest accuracy is {percent(top)}: {listed(best)} tokens of thinking in a chain.",
         table,
         spec(drawn, 280),
         notes=notes,
@@ -477,15 +489,15 @@ def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
         {
             "run": _cost_name(cost.name) if len(pairs) == 1 else f"{name}: {_cost_name(cost.name)}",
             "percent": round(100 * cost.difference / cost.baseline, 2),
-            "low": round(100 * cost.difference_95[0] / cost.baseline, 2),
-            "high": round(100 * cost.difference_95[1] / cost.baseline, 2),
+            "low": round(100 * cost.ratio_95[0] - 100, 2),
+            "high": round(100 * cost.ratio_95[1] - 100, 2),
             "baseline": round(cost.baseline, 3),
             "this run": round(cost.other, 3),
             "problems": cost.problems,
         }
         for name, pair in pairs.items()
         for cost in pair.costs
-        if cost.baseline
+        if cost.ratio_95
     ]
     return _differences(
         "cost-differences",
@@ -494,8 +506,8 @@ def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
         rows,
         "percent",
         [
-            "95% intervals of paired differences. Seconds are from a problem's start to its "
-            "answer, which depends on how many problems run at once."
+            "95% intervals of the ratio on the same problems (of its logarithm). Seconds are from "
+            "a problem's start to its answer, which depends on how many problems run at once."
         ],
     )
 
@@ -583,18 +595,19 @@ def by_problem(
     rows: list[TableRow] = [
         {
             "problem": problem,
-            "baseline tokens": max(1, ours[problem].generated_tokens),
-            "tokens": max(1, theirs[problem].generated_tokens),
+            "baseline tokens": max(1, ours[problem].search_tokens),
+            "tokens": max(1, theirs[problem].search_tokens),
             "right in": right_in.get(problem, "no reference"),
         }
         for problem in thinned(pair.common)
     ]
     if len(rows) < 2:
         return None
-    scale, axis = alt.Scale(type="log", nice=False, padding=12), LOGARITHMIC
     tokens = [
-        max(1, run[problem].generated_tokens) for run in (ours, theirs) for problem in pair.common
+        max(1, run[problem].search_tokens) for run in (ours, theirs) for problem in pair.common
     ]
+    axis = log_axis(tokens, padding=12)
+    scale = axis["scale"]
     outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
     equal = (
         chart()
@@ -611,13 +624,13 @@ def by_problem(
         chart()
         .mark_point(filled=True, size=45, tooltip=ALL_FIELDS)
         .encode(
-            x=alt.X("baseline tokens:Q", title=f"tokens in {names[0]}", scale=scale, axis=axis),
-            y=alt.Y("tokens:Q", title=f"tokens in {names[1]}", scale=scale, axis=axis),
+            x=alt.X("baseline tokens:Q", title=f"tokens in {names[0]}", **axis),
+            y=alt.Y("tokens:Q", title=f"tokens in {names[1]}", **axis),
             color=alt.Color("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
         )
     )
     cheaper = sum(
-        theirs[problem].generated_tokens < ours[problem].generated_tokens for problem in pair.common
+        theirs[problem].search_tokens < ours[problem].search_tokens for problem in pair.common
     )
     shown = f"{len(rows):,} of {len(pair.common):,} problems are drawn, evenly taken."
     return Figure(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tts.runs.compare import Row, asked_alike, best_rival, label, varying
 from tts.runs.statistics import interval, share_with_interval
 
-from .charts import flops, percent
+from .charts import flops, listed, percent
 from .figure import Figure, TableRow
 
 RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
@@ -83,20 +83,30 @@ def _results(
 
 
 def _ranked(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """The best of those that can be ranked, and how many are not told apart from it."""
-    told = []
-    for row, name in zip(rows, names, strict=True):
-        ranked = [each for each in rows if best_rival(each, rows) is row]
-        gains = [gain for each in ranked if each is not row and (gain := each.gain_over(row))]
-        if gains:
-            near = sum(gain.high >= 0 for gain in gains)
-            at = f" at {budget_in_words(row.budget)}" if row.budget else ""
-            share = accuracy_cell(row.accuracy, row.problems)
-            told.append(
-                f"{name}, n={row.n}, is right most often{at}: {share}; {near} of {len(gains)} "
-                f"{'others are' if len(gains) > 1 else 'other is'} not told apart from it."
-            )
-    return " ".join(told) or "What each search is worth, and what it took."
+    """The best of those that can be ranked, ties with it, and who is significantly worse."""
+    sentences = []
+    for row in rows:
+        ranked: dict[str, list[str]] = {}
+        for each, name in zip(rows, names, strict=True):
+            gain = each.gain_over(row) if best_rival(each, rows) is row else None
+            if gain:
+                place = "top" if not gain.mean else "near" if gain.high >= 0 else "worse"
+                ranked.setdefault(place, []).append(f"{name} (n={each.n})")
+        if sum(map(len, ranked.values())) < 2:
+            continue
+        top = ranked.pop("top")
+        at = f" at {budget_in_words(row.budget)}" if row.budget else ""
+        share = accuracy_cell(row.accuracy, row.problems)
+        sentences.append(f"{_some(top)} right most often{at}: {share}.")
+        for place, than in (("near", "not significantly"), ("worse", "significantly")):
+            if place in ranked:
+                sentences.append(f"{_some(ranked[place])} {than} worse.")
+    return " ".join(sentences) or "What each search is worth, and what it took."
+
+
+def _some(names: Sequence[str]) -> str:
+    """The beginning of a sentence about these."""
+    return f"{listed(names)} {'are' if len(names) > 1 else 'is'}"
 
 
 def _compute(rows: Sequence[Row]) -> list[str]:

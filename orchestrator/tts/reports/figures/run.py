@@ -15,6 +15,8 @@ from .charts import number
 from .figure import Figure
 from .results import accuracy_cell
 
+_ALL_WRONG = 10
+"""Problems from which on it is remarkable that none is right."""
 Make = Callable[[Run], Figure | None]
 
 
@@ -26,13 +28,31 @@ def right_share(run: Run) -> str:
 
 
 def warnings_of(summary: Summary) -> Iterator[str]:
-    """Searches that a limit left without an answer, and a verifier whose critiques say nothing."""
+    """What makes a run worthless: no answers, chains without an end, nothing right, no verdicts."""
     if summary.unanswered:
         cut = sum((summary.limited or {}).values())
         yield (
             f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
             f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller "
             "--n; without --n, --budget-tokens chooses it."
+        )
+    if 2 * summary.unended > summary.completions:
+        limits = [
+            f"{name} (now {summary.parameters[name]})"
+            for name in ("num_iterations", "max_tokens")
+            if name in summary.parameters
+        ]
+        yield (
+            f"warning: {summary.unended:,} of {summary.completions:,} completions did not end: "
+            "their chains came to the most steps or tokens, most likely before an answer. Raise "
+            + f"{', '.join(limits)} (--set NAME=VALUE) or " * bool(limits)
+            + "max_seq_len of the deployment."
+        )
+    elif summary.accuracy == 0 and (summary.judged or summary.problems) >= _ALL_WRONG:
+        yield (
+            "warning: no answer is right. The model may not know such problems (the bundled demo "
+            "pair knows chains of whole-number operations alone), or it writes its answers "
+            "otherwise than the references: read a few trees on the page."
         )
     if 0 < summary.verifier_calls <= summary.no_verdict:
         yield (

@@ -19,6 +19,7 @@ from .charts import (
     colour,
     doubling_axis,
     intervals,
+    log_axis,
     measured,
     number,
     percent,
@@ -241,9 +242,9 @@ def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
         count = sum(_value(row, "requests") for row in here)
         low, high = _value(here[0], "from tokens"), _value(here[-1], "to tokens")
         told.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
-    x = alt.X(
-        "from tokens:Q", bin="binned", title="tokens of a request", scale=alt.Scale(type="log")
-    )
+    ends = [_value(row, name) for row in rows for name in ("from tokens", "to tokens")]
+    scale = log_axis(ends, padding=0)
+    x = alt.X("from tokens:Q", bin="binned", title="tokens of a request", **scale)
     drawn = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
     drawn = drawn.encode(
         x=x, x2="to tokens:Q", y=alt.Y("requests:Q", stack=None), color=tint("engine", engines)

@@ -12,6 +12,7 @@ from tts.build.errors import ConfigError, RunError
 from tts.build.extras import how_to_install
 from tts.build.shown_text import shown
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
+from tts.runs.answers import csv_cell
 from tts.runs.files import make_folder, write_whole
 
 from .assets import chart_theme
@@ -77,11 +78,11 @@ def _drawing() -> dict[Format, Callable[[Spec], bytes]]:
 
 
 def csv_table(figure: Figure) -> str:
-    """The rows of a figure as CSV: all digits, and nothing for what is not known."""
+    """The rows of a figure as CSV: all digits, no formula, and nothing for what is not known."""
     text = io.StringIO()
     writer = csv.DictWriter(text, figure.columns, restval="")
     writer.writeheader()
-    writer.writerows(figure.rows)
+    writer.writerows({name: csv_cell(cell) for name, cell in row.items()} for row in figure.rows)
     return text.getvalue()
 
 

@@ -22,11 +22,11 @@ from tts.build.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.charts import number
+from tts.reports.figures.charts import listed, number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.figure import Cell, Figure, TableRow
 from tts.reports.figures.run import figures_of, right_share, warnings_of
-from tts.runs.compare import Comparison, compare
+from tts.runs.compare import Comparison, compare, summary_of
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
 from tts.runs.folder import Json, has_begun, has_finished
@@ -43,8 +43,6 @@ EVERY_S = 5.0
 """Seconds between two pages, at least."""
 _REST = 4.0
 """And so many times what the last one took: pages take a fifth of a core at most."""
-_MOST_NAMES = 4
-"""Names that a title lists; more are counted."""
 _PLAIN = {
     "deployment": "deployment",
     "deployment_source": "deployment file",
@@ -265,15 +263,17 @@ def report_on(found: Comparison) -> Report:
     file = found.folders[0] / FILE
     if len(found.folders) > 1:
         file = found.folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
+    runs = f"{len(found.runs)} runs" if len(found.runs) != 1 else "One finished run"
+    folders = f"folder{'s' * (len(names) > 1)} {listed(names)}"
+    warnings = [
+        f" Warning of {name}: {each.removeprefix('warning: ')}"
+        for name, run in zip(found.names, found.runs, strict=True)
+        for each in warnings_of(summary_of(run))
+    ]
     return Report(
         file,
         _title(found),
-        (
-            f"{len(found.runs)} runs side by side: "
-            if len(found.runs) > 1
-            else "The finished run of "
-        )
-        + f"{', '.join(names)}.",
+        f"{runs} from the {folders}.{''.join(warnings)}",
         comparison_figures(found),
         [run.folder for run in found.runs],
     )
@@ -282,19 +282,11 @@ def report_on(found: Comparison) -> Report:
 def _title(found: Comparison) -> str:
     """The strategies that are compared; where there is one, the runs' names."""
     strategies = list(dict.fromkeys(row.strategy for row in found.rows))
-    deployments = _listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
-    if len(strategies) > _MOST_NAMES:
-        return f"{len(strategies)} strategies on {deployments}"
+    deployments = listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
     names = found.names
     if len(strategies) != 1 or len(names) == 1:
-        return f"{_listed(strategies)} on {deployments}"
-    own = _listed(names) if len(names) <= _MOST_NAMES else f"{len(names)} runs"
-    return f"{own}: {strategies[0]} on {deployments}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+        return f"{listed(strategies)} on {deployments}"
+    return f"{listed(names)}: {strategies[0]} on {deployments}"
 
 
 def _name(config: RunConfig) -> str:

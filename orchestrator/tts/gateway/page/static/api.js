@@ -12,6 +12,8 @@ export function useKey(typed) {
   key = typed;
 }
 
+export const hasKey = () => key !== "";
+
 export async function request(path, body, signal) {
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   if (body) headers["content-type"] = "application/json";

@@ -64,6 +64,6 @@ export async function search(turn, view, body, signal, onProgress) {
   turn.search = { answer, answers, vote, score, completions };
   turn.warnings = warnings;
   if (limit) turn.notes.push(limit === "tokens" ? "Its budget of tokens ended the search" : "Its deadline ended the search");
-  if (usage) turn.notes.push(`${ENGLISH.format(steps)} steps and ${ENGLISH.format(usage.completion_tokens)} tokens in ${usage.tts.seconds} s`);
+  if (usage) turn.notes.push(`${ENGLISH.format(steps)} steps and ${ENGLISH.format(usage.completion_tokens)} tokens in ${usage.tts.seconds.toFixed(2)} s`);
   if (turn.search.score == null && text.trim()) await scoreText(turn, body, signal);
 }

@@ -10,7 +10,7 @@ export function newLiveTree(question, place, onDraw) {
   const pane = ttsReport.newPane({ id: `tree-${++count}`, title: "" });
   place.replaceChildren(pane.article);
   let best = null;
-  let answer = null; // with the path of its last step, once the search has ended
+  let answer = null; // with the path of its last step, once the search has ended: no other completion is told
   let next = 0; // when it may be drawn again
   let timer = null;
 
@@ -23,8 +23,8 @@ export function newLiveTree(question, place, onDraw) {
       if (parent?.fate === "open") Object.assign(parent, { fate: "expanded", decided: now });
     }
     const thought = thoughts.get(path);
-    if (text !== null) thought.text = text;
-    if (score !== null) Object.assign(thought, { score, scored: now });
+    if (text != null) thought.text = text;
+    if (score != null) Object.assign(thought, { score, scored: now });
   }
 
   function draw() {
@@ -35,8 +35,8 @@ export function newLiveTree(question, place, onDraw) {
     };
     pane.tell(entry, question);
     pane.show(entry, {
-      seconds: null, limit: null, groups: answer ? [{ answer: answer.text }] : [],
-      completions: answer ? [{ path: answer.path, group: 0 }] : [], cancelled: [], thoughts: [...thoughts.values()],
+      seconds: null, limit: null, winner: answer?.path, groups: [], completions: [], cancelled: [],
+      thoughts: [...thoughts.values()],
     });
     pane.draw();
     onDraw({ steps: thoughts.size, seconds: (from - began) / 1000, best });

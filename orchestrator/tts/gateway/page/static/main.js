@@ -1,5 +1,5 @@
 // The conversation: what is typed, who answers, what is kept of it.
-import { Refused, told, useKey } from "./api.js";
+import { Refused, hasKey, told, useKey } from "./api.js";
 import { chat, search } from "./asking.js";
 import * as history from "./history.js";
 import { newHistoryList } from "./history_list.js";
@@ -53,9 +53,10 @@ function suggest(card) {
 }
 
 function fail(error) {
+  const wantsKey = error instanceof Refused && error.status === 401;
   at("failure").textContent = told(error);
-  at("failure").hidden = false;
-  if (error instanceof Refused && error.status === 401) {
+  at("failure").hidden = wantsKey && !hasKey(); // nobody has done anything wrong yet
+  if (wantsKey) {
     at("key-form").hidden = false;
     at("key").focus();
   }
@@ -66,6 +67,7 @@ async function load(loading) {
   try {
     await loading;
     at("key-form").hidden = true;
+    document.body.classList.remove("closed");
     suggest(await settings.chosen());
   } catch (error) {
     fail(error);
@@ -155,6 +157,9 @@ at("question").addEventListener("keydown", (event) => {
 });
 settings.onModel(load);
 history.onChange(() => list.draw(conversation.id));
-at("settings").open = at("history").open = matchMedia("(min-width: 64rem)").matches;
+const wide = matchMedia("(min-width: 64rem)");
+const unfold = () => { at("settings").open = at("history").open = wide.matches; };
+wide.addEventListener("change", unfold);
+unfold();
 list.draw(conversation.id);
 load(settings.load());

@@ -45,7 +45,9 @@
 
   function csvCell(cell) {
     if (cell === null || cell === undefined) return "";
-    const text = String(cell);
+    let text = String(cell);
+    // a spreadsheet would take it for a formula; the same rule as csv_cell in runs/answers.py
+    if (typeof cell === "string" && /^[=+@\p{C}-]/u.test(text) && !/^[-+]?[\d.,]*( \[[-+\d., ]*\])?$/.test(text)) text = `'${text}`;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
 

@@ -1,9 +1,9 @@
 "use strict";
-// One problem's pane: its tree, where it stood at a time, the steps to a thought, the answers. It
+// One problem's pane: its tree, where it stood at a time, the steps up to the chosen one, the answers. It
 // may be given more of its tree while the search goes on.
 ttsReport.newPane = ({ id, title, query = "" }) => {
   const { element, table, fates, shapes } = ttsReport;
-  const MANY = 700; // thoughts from which on a tree opens with what was kept only
+  const MANY = 700; // steps from which on a tree opens with what was kept only
   const ENGLISH = new Intl.NumberFormat("en");
   const seconds = (ms) => `${(ms / 1000).toFixed(ms < 10000 ? 3 : 1)} s`;
   const article = document.getElementById("pane").content.cloneNode(true).firstElementChild;
@@ -45,8 +45,9 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
       element("li", {}, "thick line: to the answer")];
   }
 
-  // The completion that gave the answer: the first of its group, in rank order.
+  // The completion that gave the answer: the one that is named, or the first of its group in rank order.
   function winner() {
+    if (data.winner != null) return data.winner;
     const group = data.groups.findIndex((each) => each.answer === entry.answer);
     const done = data.completions.find((each) => each.group === group) ?? data.completions[0];
     return group < 0 || !done ? null : done.path;
@@ -55,7 +56,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
   // Times at which something happened, in order, each with a sentence.
   function timeline() {
     const found = new Map([[0, "started"]]);
-    const add = (at, text) => { if (at !== undefined && at !== null) found.set(at, text); };
+    const add = (at, text) => { if (at != null) found.set(at, text); };
     for (const { path, why, done } of data.cancelled) add(done, `${path || "prompt"} cancelled${why ? `: ${why}` : ""}`);
     for (const thought of data.thoughts) add(thought.done, `${thought.path} written`);
     for (const thought of data.thoughts) {
@@ -63,18 +64,18 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
       if (thought.fate === "expanded") add(thought.decided, `${thought.path} kept`);
       if (thought.used !== undefined) add(thought.used, `${thought.path}, sent ahead, is wanted`);
     }
-    if (data.seconds !== null) add(Math.round(1000 * data.seconds), "solved");
+    if (data.seconds != null) add(Math.round(1000 * data.seconds), "solved");
     return [...found].sort(([a], [b]) => a - b);
   }
 
   function facts(entry) {
     const known = [
       entry.answer === undefined ? null : ["answer ", ttsReport.renderedAnswer(entry.answer ?? "none")],
-      entry.reference === null ? null : ["reference ", ttsReport.renderedAnswer(entry.reference)],
-      entry.level === null ? null : `level ${entry.level}`,
-      entry.seconds === null ? null : `${entry.seconds} s`,
-      entry.tokens === undefined ? null : `${ENGLISH.format(entry.tokens)} tokens`,
-      `${ENGLISH.format(entry.thoughts)} thoughts`,
+      entry.reference == null ? null : ["reference ", ttsReport.renderedAnswer(entry.reference)],
+      entry.level == null ? null : `level ${entry.level}`,
+      entry.seconds == null ? null : `${entry.seconds} s`,
+      entry.tokens == null ? null : `${ENGLISH.format(entry.tokens)} tokens`,
+      `${ENGLISH.format(entry.thoughts)} steps`,
     ];
     return known.filter(Boolean).flatMap((each) => [" · ", ...[each].flat()]);
   }
@@ -137,7 +138,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     const steps = drawn.chain(path);
     one(".thought").replaceChildren(
       steps.length ? element("ol", { class: "steps" }, ...steps.map((thought) => stepOf(thought, thought.path === path)))
-        : element("p", { class: "hint" }, "The root: choose a thought, or press the right arrow."));
+        : element("p", { class: "hint" }, "The root: choose a step, or press the right arrow."));
   }
 
   function stepOf(thought, current) {
@@ -201,7 +202,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     place.replaceChildren();
     const rows = data.groups.map((group, number) => {
       const scores = data.completions.filter((each) => each.group === number).map((each) => each.score);
-      const known = scores.filter((score) => score !== null);
+      const known = scores.filter((score) => score != null);
       return [
         element("span", {}, group.answer === entry.answer ? "→ " : "", ttsReport.renderedAnswer(group.answer)), group.correct, scores.length,
         known.length ? +known.reduce((sum, score) => sum + score, 0).toFixed(4) : null,
@@ -211,7 +212,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     const none = data.completions.filter((each) => each.group < 0).length;
     if (none) rows.push(["(no answer)", null, none, null, null]);
     const columns = ["answer", "right", "completions", "sum of scores", "best score"];
-    const graded = rows.some(([, right]) => right !== null);
+    const graded = rows.some(([, right]) => right != null);
     if (!graded) for (const row of [columns, ...rows]) row.splice(1, 1);
     if (rows.length) place.append(table(columns, rows));
     if (data.why) place.append(element("p", { class: "hint" }, data.why));

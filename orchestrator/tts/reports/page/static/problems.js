@@ -89,7 +89,7 @@ ttsReport.problemList = (onChoice) => {
   function item(number) {
     const entry = runs[run].problems[number];
     const [word, kind] = ttsReport.verdict(entry);
-    const about = [word, entry.level === null ? null : `level ${entry.level}`, `${entry.thoughts} thoughts`];
+    const about = [word, entry.level == null ? null : `level ${entry.level}`, `${entry.thoughts} steps`];
     const made = element("li", { role: "option", id: `problem-${number}`, "aria-selected": "false" },
       element("span", { class: "said" }, ttsReport.renderedLine((entry.question ?? entry.id).replaceAll(/\s+/g, " "))),
       element("small", { class: kind }, about.filter(Boolean).join(" · ")));

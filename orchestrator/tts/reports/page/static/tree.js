@@ -27,7 +27,7 @@ ttsReport.scoreColour = (score) => {
 };
 
 // Draws `data` into `place`. `chosen` is the path whose answer won; `onSelect` is told the path of
-// the thought that was walked to; `scale` is the size that was chosen before, or null to fit.
+// the step that was walked to; `scale` is the size that was chosen before, or null to fit.
 ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null, onSelect }) => {
   const { fates, shapes, scoreColour } = ttsReport;
   const ROW = 21;
@@ -66,7 +66,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
 
   const svg = svgElement("svg", {
     width, height, viewBox: `0 0 ${width} ${height}`, role: "tree", tabindex: 0,
-    "aria-label": `Tree of ${name}: ${data.thoughts.length} thoughts`,
+    "aria-label": `Tree of ${name}: ${data.thoughts.length} steps`,
   });
   const edges = svgElement("g", { "aria-hidden": "true" });
   svg.append(edges);
