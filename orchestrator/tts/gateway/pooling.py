@@ -88,9 +88,11 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     return problem, calls[-1:] if scores_answers(service.deployment) else calls
 
 
-def calls_of(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:
+def calls_of(
+    models: Models, question: str, steps: Sequence[str], field: str = "messages"
+) -> list[ScoreCall]:
     """One call for each step; raises ApiError for what the verifier cannot read."""
     try:
         return score_calls(models, question, steps)
     except DatasetError as error:
-        raise bad_request(error.message, "messages", "context_length_exceeded") from None
+        raise bad_request(error.message, field, "context_length_exceeded") from None

@@ -37,12 +37,15 @@ async def rerank(service: Service, exchange: Exchange) -> None:
     if reads := models.dialogue or models.critic:
         context = service.deployment.verifier_model.max_seq_len
         for text in texts:
-            require_length(reads.tokenizer, context, request.query, text)
+            require_length(reads.tokenizer, context, request.query, text, field="documents")
     question, *answers = await filtered(service.filters, (request.query, *texts))
     delimiter = models.step_delimiter
     calls = await tokenised(
         len(question) + sum(map(len, answers)),
-        lambda: [calls_of(models, question, steps_of(text, delimiter))[-1] for text in answers],
+        lambda: [
+            calls_of(models, question, steps_of(text, delimiter), "documents")[-1]
+            for text in answers
+        ],
     )
     tokens = sum(len(call.input_ids) for call in calls)
     record.prompt_tokens = record.verifier_tokens = tokens

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.spec import Deployment
@@ -85,5 +87,14 @@ def is_same_verifier(folder: Path, deployment: Deployment, source: FunctionSourc
     return (
         "verifier" not in config.functions
         and config.deployment_digest == deployment_digest(deployment)
-        and config.prompting.get("verifier") == prompting_of(deployment).get("verifier")
+        and _asked(config.prompting) == _asked(prompting_of(deployment))
     )
+
+
+def _asked(prompting: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields that decide a score, and not what a calibration makes of it."""
+    return {
+        name: value
+        for name, value in prompting.get("verifier", {}).items()
+        if name != "calibration"
+    }
