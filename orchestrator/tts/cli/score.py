@@ -27,7 +27,7 @@ def score(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             callback=usable,
             help="Chains to score: a JSONL, JSON, CSV or Parquet file (ProcessBench, PRM800K and "
             "Math-Shepherd as published; problem, steps, labels; problem, candidates), or the "
@@ -128,7 +128,7 @@ def score(
         scored = score_chains(request, out, observer)
     measurement = measure(scored.chains, length_unit=scored.length_unit)
     final, inner = measurement.final, measurement.inner
-    maps = calibrate(final and final.these, inner and inner.these)
+    maps = calibrate(final.these if final else None, inner.these if inner else None)
     findings = [*findings_of(measurement), Finding("cost", str(scored.cost))]
     page = None
     if measurement.main:

@@ -29,16 +29,16 @@ async def rerank(service: Service, exchange: Exchange) -> None:
     record = exchange.record
     record.model = request.model
     texts = [each if isinstance(each, str) else each.text for each in request.documents]
-    for place, text in enumerate((request.query, *texts)):
-        if not text.strip():
-            param = f"documents[{place - 1}]" if place else "query"
-            raise bad_request(f"{param} says nothing.", param)
     models = service.session.models
     if reads := models.dialogue or models.critic:
         context = service.deployment.verifier_model.max_seq_len
         for text in texts:
             require_length(reads.tokenizer, context, request.query, text, field="documents")
     question, *answers = await filtered(service.filters, (request.query, *texts))
+    for place, text in enumerate((question, *answers)):
+        if not text.strip():
+            param = f"documents[{place - 1}]" if place else "query"
+            raise bad_request(f"{param} says nothing.", param)
     delimiter = models.step_delimiter
     calls = await tokenised(
         len(question) + sum(map(len, answers)),
@@ -59,7 +59,9 @@ async def rerank(service: Service, exchange: Exchange) -> None:
         "id": record.id,
         "model": request.model,
         "results": [
-            _result(place, results[place].score, texts[place] if request.return_documents else None)
+            _result(
+                place, results[place].score, answers[place] if request.return_documents else None
+            )
             for place in order[: request.top_n]
         ],
         "usage": {

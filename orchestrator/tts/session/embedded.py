@@ -32,9 +32,9 @@ MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
 @asynccontextmanager
 async def embedded_engines(
     deployment: Deployment,
-    roles: Collection[Role],
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
+    roles: Collection[Role] = ("generator", "verifier"),
 ) -> AsyncIterator[tuple[EmbeddedConnection, OpenSteps]]:
     """Open the engines of roles while the block lasts, and what can be read of their steps.
 

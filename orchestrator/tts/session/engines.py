@@ -149,7 +149,7 @@ async def open_replicas(
             await asyncio.to_thread(require_engines, deployment, addresses, in_loop(say))
             await use_several(replicas, make, addresses, groups, say)
         elif deployment.server.kind == "embedded":
-            opening = embedded_engines(deployment, needed, say, on_loading)
+            opening = embedded_engines(deployment, say, on_loading, needed)
             connection, engines.steps = await stack.enter_async_context(opening)
             use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
         else:

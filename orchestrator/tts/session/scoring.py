@@ -316,7 +316,7 @@ async def ranked(
     return Result(
         problem,
         answers.best,
-        judged.correct and judged.correct["best"],
+        None if judged.correct is None else judged.correct["best"],
         "best",
         asdict(answers),
         tuple(records),

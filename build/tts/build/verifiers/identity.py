@@ -44,9 +44,10 @@ def verifier_identity(deployment: Deployment, code: str | None = None) -> Verifi
     are read that have changed since its engine was built.
     """
     spec = deployment.verifier
-    if code is not None or isinstance(spec, VerifierFunction):
-        file, _, name = (code or spec.named).rpartition(":")
-        return VerifierIdentity(f"{name}@{file_sha256(Path(file))[:_DIGITS]}", "function", "")
+    if code is not None:
+        return _of_code(code)
+    if isinstance(spec, VerifierFunction):
+        return _of_code(spec.function)
     if isinstance(spec, VerifierCommand):
         return VerifierIdentity(_digest(repr(sorted(spec.record.items()))), "command", "")
     inputs = EngineInputs(deployment, "verifier")
@@ -59,6 +60,11 @@ def verifier_identity(deployment: Deployment, code: str | None = None) -> Verifi
             stamp_files(inputs.folder, manifest.checkpoint_files if manifest else ())
         )[:_DIGITS]
     return VerifierIdentity(model, spec.format, _template(inputs, spec))
+
+
+def _of_code(function: str) -> VerifierIdentity:
+    file, _, name = function.rpartition(":")
+    return VerifierIdentity(f"{name}@{file_sha256(Path(file))[:_DIGITS]}", "function", "")
 
 
 def _template(inputs: EngineInputs, spec: VerifierRole) -> str:

@@ -177,7 +177,7 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
             carry_out(job.score(left, len(fitting)), observer, folder, job.state, way_on)
         elif job.lines:
             observer.say("Every chain is scored already")
-    scores = {name: line.scored.scores for name, line in job.lines.items()} | read.known
+    scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **read.known}
     scored = [
         ScoredChain(chain, scores[chain.name], _lengths(models, chain.steps)) for chain in fitting
     ]
