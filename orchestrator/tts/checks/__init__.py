@@ -68,6 +68,7 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.round_trip,
     prompts.end_tokens,
     prompts.prompt,
+    prompts.thinking,
     prompts.dialogue,
     prompts.stop_words,
     searches.token_texts,

@@ -64,8 +64,8 @@ def score(
         bool,
         typer.Option(
             "--write",
-            help="Set verifier.calibration in the deployment file: the map from a score to the "
-            "probability of being right, if it holds on other problems.",
+            help="Set verifier.calibration in the deployment file: how well scores tell right from "
+            "wrong, and what probability a score stands for where a map holds on other problems.",
         ),
     ] = False,
     out: Annotated[

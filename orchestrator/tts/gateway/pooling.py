@@ -19,7 +19,7 @@ from tts.prompting import Models
 from tts.prompting.context import score_calls
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
-from tts.session.doubts import doubts
+from tts.session.doubts import doubts, probability_of
 from tts.strategies.parameters import scores_answers
 
 from .answer.prompts import filter_messages, problem_of, require_length, tokenised
@@ -43,6 +43,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     scores = [result.score for result in results]
     exchange.record.search_tokens = written = sum(result.tokens for result in results)
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
+    probability = probability_of(service.deployment, scores[-1])
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
         "id": exchange.record.id,
@@ -55,7 +56,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
             "completion_tokens": written,
             "total_tokens": tokens + written,
         },
-        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1])},
+        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1], probability)},
     }
     await exchange.respond(msgspec.json.encode(body))
 

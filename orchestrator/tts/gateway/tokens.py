@@ -26,7 +26,9 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         texts = [message.text for message in request.messages]
         models = service.generator.models
         models = models.asked_with(template_variables(models, request))
-        text = partial(chat_text, models, request)
+
+        def text() -> str:
+            return chat_text(models, request)[0]
     else:
         texts = [request.prompt or ""]
         special = request.add_special_tokens

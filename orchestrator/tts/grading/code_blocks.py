@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Collection, Iterator
 
-from tts.build.thinking import answer_part
+from tts.build.thinking_families import answer_part
 
 _FENCED = re.compile(
     r"^([ \t]*)(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^(?:\1 {0,3}|[ \t]{0,3})\2[ \t]*$|\Z)", re.S | re.M

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,8 @@ class Context:
         """
         models, spec = models.asked_with(problem.chat_template_kwargs), models.deployment
         prompt, dialogue = models.prompts(problem)
+        if (thinking := models.thinking_about(problem)) != models.thinking:
+            models = replace(models, thinking=thinking)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:
             sizes.append(("verifier", dialogue, spec.verifier_model.max_seq_len))

@@ -12,7 +12,7 @@ from tts.endpoints.base import (
     together,
 )
 from tts.prompting import Models
-from tts.prompting.chat import chat_prompt, generator_prompt
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.search import node_seed
 
 from .questions import check_question, is_message
@@ -38,11 +38,8 @@ async def generate(
             hint='Give a list of messages: [{"role": "user", "content": "..."}].',
         )
     spec = models.deployment.generator
-    ids = (
-        generator_prompt(models.generator, spec, prompt)
-        if isinstance(prompt, str)
-        else chat_prompt(models.generator, prompt)
-    )
+    chat = generator_chat(spec, prompt) if isinstance(prompt, str) else prompt
+    ids = chat_prompt(models.generator, chat)
     limit = min(max_tokens, spec.max_seq_len - len(ids))
     if limit < 1:
         raise DatasetError(

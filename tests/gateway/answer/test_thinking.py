@@ -40,7 +40,7 @@ def served(request, tmp_path, tokenizer_folder, tiny_deployment):
     """The answers of a gateway over such a model to requests, and the model."""
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, THINKS, added=request.param)
 
-    def asked(*requests, budget=None, options=None, **model):
+    def asked(*requests, budget=None, options=None, folder=folder, **model):
         writer = Thinks(Tokenizer(folder), **model)
         deployment = roomy(tiny_deployment)
         spec = ThinkingSpec(budget_tokens=budget)
@@ -254,3 +254,35 @@ def test_the_public_case_is_served_by_either_kind_of_model(served, ask):
         assert status == 200
         (answer,), _ = served((CHAT, body))
         assert parts_of(answer) == ("", ANSWER)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("begun", "thought", "answer"),
+    [
+        ("<think>\nAdd", THOUGHT, ANSWER),
+        ("<think>1</think>\n\n1 + ", "", ANSWER),
+        ("1 + ", "", ANSWER),
+    ],
+)
+def test_a_continued_message_goes_on_in_its_thinking_or_behind_it(
+    served, begun, thought, answer, stream
+):
+    goes_on = {"continue_final_message": True, "add_generation_prompt": False}
+    messages = [QUESTION, {"role": "assistant", "content": begun}]
+    request = CHAT, {"messages": messages, "stream": stream, **goes_on}
+    (found,), written = served(request, thought=f"{thought}</think>" if thought else answer)
+    assert written.prompts[0].endswith(begun)
+    assert parts_of(found) == (thought, answer)
+
+
+def test_a_system_prompt_switches_the_thinking_of_its_chat(tmp_path, tokenizer_folder, served):
+    switched = THINKS.replace(
+        "enable_thinking is defined and not enable_thinking", "'/no_think' in messages[0].content"
+    )
+    folder = thinking_folder(tmp_path / "switched", tokenizer_folder, switched, added=True)
+    off = {"role": "system", "content": "Be brief. /no_think"}
+    requests = [chat(messages=[off, QUESTION]), chat()]
+    found, model = served(*requests, folder=folder)
+    assert [parts_of(each) for each in found] == [("", ANSWER), (THOUGHT, ANSWER)]
+    assert model.prompts[0].endswith("</think>\n\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tts.build.thinking import Thinking
 from tts.prompting import Models
 
 from ..exchange import Exchange
@@ -161,11 +162,11 @@ async def _answer_chat(
     turn, guide = None, form.guide if form else None
     variables = template_variables(service.generator.models, request)
     models = service.generator.models.asked_with(variables)
-    thinking = models.thinking if request.add_generation_prompt else None
-    thinking = with_budget(thinking, request.thinking_token_budget)
+    with_budget(models.thinking, request.thinking_token_budget)
     if request.asks_tools:
-        prompt, turn = await _with_tools(service, models, request, form, len(body))
+        prompt, turn, thinking = await _with_tools(service, models, request, form, len(body))
         guide = turn.guide if turn else guide
+        thinking = with_budget(thinking, request.thinking_token_budget)
         if wants_search(request, strategy):
             drawn = CandidateTurn(request, prompt, guide, turn, variables, thinking)
             await candidates.answer_by_candidates(service, exchange, drawn, strategy, body, encoder)
@@ -179,7 +180,13 @@ async def _answer_chat(
         tokenizer, context = service.generator.models.generator, service.generator.context
         characters = require_length(tokenizer, context, *(each.text for each in request.messages))
         await filter_messages(service.filters, request.messages)
-        prompt = await tokenised(characters, lambda: tokenizer.encode(chat_text(models, request)))
+
+        def read() -> tuple[list[int], Thinking | None]:
+            text, thinking = chat_text(models, request)
+            return tokenizer.encode(text), thinking
+
+        prompt, thinking = await tokenised(characters, read)
+        thinking = with_budget(thinking, request.thinking_token_budget)
     await plain.answer(
         service,
         exchange,
@@ -196,8 +203,10 @@ async def _answer_chat(
 
 async def _with_tools(
     service: Service, models: Models, request: ChatRequest, form: OutputForm | None, size: int
-) -> tuple[list[int], ToolTurn | None]:
+) -> tuple[list[int], ToolTurn | None, Thinking | None]:
     """The prompt of a chat that has tools, or in which tools were called, and how they are called.
+
+    With it how the model thinks, if the prompt ends inside the thinking.
 
     `size`: bytes of the request. A call that must come begins the answer: the prompt's end has its
     beginning unless that is the thinking.
@@ -216,13 +225,13 @@ async def _with_tools(
     await filter_messages(service.filters, request.messages)
     await filter_tools(service.filters, request.messages, tools)
     call_form = turn.form if turn else form_of(tokenizer.chat_template)
-    prefix = turn.prefix if turn and not models.thinking else ""
 
-    def ids() -> list[int]:
-        text = tool_chat_text(models, request.messages, tools, call_form)
-        return tokenizer.encode(text + prefix)
+    def read() -> tuple[list[int], ToolTurn | None, Thinking | None]:
+        text, thinking = tool_chat_text(models, request.messages, tools, call_form)
+        prefix = turn.prefix if turn and not thinking else ""
+        return tokenizer.encode(text + prefix), turn, thinking
 
-    return await tokenised(characters, ids), turn
+    return await tokenised(characters, read)
 
 
 def _logs(request: ChatRequest) -> int | None:

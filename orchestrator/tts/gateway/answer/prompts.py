@@ -14,11 +14,20 @@ from functools import partial
 from typing import TypeVar
 
 from tts.build.chat_template import TemplateFailed
+from tts.build.control_tokens import plain as unmarked
 from tts.build.errors import CheckpointError, DatasetError
+from tts.build.thinking import Thinking
 from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.chat import MessageLost, in_known_roles, require_messages
+from tts.prompting.chat import (
+    MessageLost,
+    in_known_roles,
+    inert_chat,
+    inert_texts,
+    require_messages,
+    shown_chat,
+)
 from tts.session.questions import as_problem
 
 from ..openai.errors import ApiError, bad_request
@@ -123,13 +132,15 @@ async def search_prompt(models: Models, problem: Problem, characters: int) -> Id
     return prompt
 
 
-def chat_text(models: Models, request: ChatRequest | TokenizeRequest) -> str:
+def chat_text(
+    models: Models, request: ChatRequest | TokenizeRequest
+) -> tuple[str, Thinking | None]:
     """A chat as the model reads it; if its last message goes on, the text ends there.
 
-    A prompt of a model that thinks ends inside the thinking.
+    With it how the model thinks, if the text ends inside the thinking.
     """
     tokenizer = models.generator
-    asked = [message.plain() for message in request.messages or ()]
+    asked = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
     shown: Sequence[Message] = asked
     continues = request.continue_final_message
     if continues:
@@ -152,10 +163,13 @@ def chat_text(models: Models, request: ChatRequest | TokenizeRequest) -> str:
                     "continue_final_message",
                 )
         require_messages(tokenizer, asked, text)
+        if not request.add_generation_prompt:
+            goes_on = models.continued_thinking(asked) if continues else None
+            return text, goes_on
+        thinking = models.thinking_in(shown)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    thinking = models.thinking if request.add_generation_prompt else None
-    return thinking.prompt(text) if thinking else text
+    return thinking.prompt(text) if thinking else text, thinking
 
 
 def tool_chat_text(
@@ -163,20 +177,25 @@ def tool_chat_text(
     messages: Sequence[ChatMessage],
     tools: Sequence[Tool],
     form: ToolForm,
-) -> str:
-    """A chat with tools, or with calls of them, to which the model is to answer."""
+) -> tuple[str, Thinking | None]:
+    """A chat with tools, or with calls of them, to which the model is to answer.
+
+    With it how the model thinks, if the text ends inside the thinking.
+    """
     tokenizer = models.generator
     check_turns(messages)
-    told = for_template(messages) if form.in_template else in_text(messages, tools)
-    shown = [tool.plain() for tool in tools] if form.in_template else []
+    chat = for_template(messages) if form.in_template else in_text(messages, tools)
+    listed = [tool.plain() for tool in tools] if form.in_template else []
+    listed = inert_texts(tokenizer, listed)
     try:
-        chat = in_known_roles(tokenizer, told)
-        text = tokenizer.chat(chat, generation_prompt=True, tools=shown)
+        turns = shown_chat(tokenizer, chat)
+        text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
+        thinking = models.thinking_in(turns, listed)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    if (lost := lost_of(messages, tools, text)) is not None:
+    if (lost := lost_of(messages, tools, unmarked(text))) is not None:
         raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
-    return models.thinking.prompt(text) if models.thinking else text
+    return thinking.prompt(text) if thinking else text, thinking
 
 
 async def filter_tools(
