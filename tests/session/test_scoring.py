@@ -147,17 +147,22 @@ def test_the_first_failure_ends_all_and_leaves_room_for_others(models):
     assert len(asyncio.run(scorer.score(asked))) == 40
 
 
-def test_a_function_that_takes_batches_gets_full_ones(opened):
-    sizes = []
+def test_a_verifier_of_texts_has_enough_of_them_for_full_batches(tiny_deployment):
+    full, loads = asyncio.Event(), []
 
-    def reward(chains):
-        sizes.append(len(chains))
-        return [0.5] * len(chains)
+    class Batching:
+        async def score(self, call):
+            loads.append(scorer.in_flight)
+            if scorer.in_flight == TEXTS_IN_FLIGHT:
+                full.set()
+            await full.wait()
+            return VerifierResult(0.5)
 
-    with opened(verifier=reward) as session:
-        session.score(QUESTION, [str(number) for number in range(TEXTS_IN_FLIGHT + 1)])
-    assert sum(sizes) == TEXTS_IN_FLIGHT + 1
-    assert max(sizes) > TEXTS_IN_FLIGHT // 2
+    texts = Models.load(tiny_deployment, text_verifier=True)
+    scorer = Scorer(texts, Batching(), answers_only=False)
+    asked = solutions(*(("q", str(number)) for number in range(TEXTS_IN_FLIGHT + 9)))
+    assert len(asyncio.run(scorer.score(asked))) == len(asked)
+    assert max(loads) == TEXTS_IN_FLIGHT
 
 
 def test_an_engine_by_url_scores_without_its_generator(tiny_deployment, servers):
