@@ -44,7 +44,7 @@ TOLERANCE = 2e-3
 
 def solutions(steps: int, each: int, seed: int) -> list[Solution]:
     """So many steps of solutions, `each` of a problem."""
-    rng, found, count = random.Random(seed), list[Solution](), 0
+    rng, chains, count = random.Random(seed), list[Solution](), 0
     for problem in demo_problems(steps, seed):
         chain = read_question(problem.question)
         assert chain is not None
@@ -57,11 +57,11 @@ def solutions(steps: int, each: int, seed: int) -> list[Solution]:
                 off += rng.randint(1, 9) if place == wrong else 0
                 texts.append(render_step(place + 1, op, before, operand, values[place + 1] + off))
             texts.append(render_final(values[-1] + off))
-            found.append((Problem(problem.id, problem.question), texts))
+            chains.append((Problem(problem.id, problem.question), texts))
             count += len(texts)
             if count >= steps:
-                return found
-    return found
+                return chains
+    return chains
 
 
 class Transformers:
@@ -116,17 +116,17 @@ async def session_scores(
 def by_url(deployment: Deployment, url: str) -> Deployment:
     """The same deployment with its verifier on a server."""
     data = deployment.model_dump(mode="json", exclude_unset=True)
-    kept = ("max_seq_len", "format", "labels", "prompt", "in_flight_tokens")
-    verifier = {name: value for name, value in data["verifier"].items() if name in kept}
+    common = ("max_seq_len", "format", "labels", "prompt", "in_flight_tokens")
+    verifier = {name: value for name, value in data["verifier"].items() if name in common}
     folder = str(EngineInputs(deployment, "verifier").folder)
     data["verifier"] = {**verifier, "url": url, "tokenizer": folder}
     return Deployment.model_validate(data)
 
 
-async def measure(asked: argparse.Namespace) -> None:
+async def measure(options: argparse.Namespace) -> None:
     """Take turns, compare the scores, print the table."""
-    deployment = load_checked(asked.deployment)
-    chains = solutions(asked.steps, asked.candidates, asked.seed)
+    deployment = load_checked(options.deployment)
+    chains = solutions(options.steps, options.candidates, options.seed)
     reference = Transformers(deployment)
     console, family = Console(), family_of(psutil.Process())
     async with AsyncSession(deployment, generator=NoGenerator(), server="embedded") as session:
@@ -137,23 +137,23 @@ async def measure(asked: argparse.Namespace) -> None:
             "tts score": lambda: session_scores(session, chains),
             "transformers": lambda: asyncio.to_thread(reference.score, calls),
         }
-        if asked.url:
-            other = AsyncSession(by_url(deployment, asked.url), generator=NoGenerator())
+        if options.url:
+            other = AsyncSession(by_url(deployment, options.url), generator=NoGenerator())
             await other.__aenter__()
             ways["by URL"] = lambda: session_scores(other, chains)
         rates: dict[str, list[float]] = {name: [] for name in ways}
         seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for turn in range(asked.rounds):
+        for turn in range(options.rounds):
             scores = {}
             for name in [*ways][turn % len(ways) :] + [*ways][: turn % len(ways)]:
                 await session.reset_prefix_caches()
                 family = family_of(psutil.Process())
-                began, used = time.perf_counter(), cpu_s(family)
+                began, cpu_before = time.perf_counter(), cpu_s(family)
                 scores[name] = await ways[name]()
                 rates[name].append(count / (time.perf_counter() - began))
-                seconds[name].append(1000 * (cpu_s(family) - used) / count)
-            for name, found in scores.items():
-                pairs = zip(found, scores["transformers"], strict=True)
+                seconds[name].append(1000 * (cpu_s(family) - cpu_before) / count)
+            for name, values in scores.items():
+                pairs = zip(values, scores["transformers"], strict=True)
                 worst = max(
                     abs((mine or 0.0) - theirs)
                     for one, two in pairs
@@ -162,10 +162,10 @@ async def measure(asked: argparse.Namespace) -> None:
                 console.print(f"round {turn + 1}, {name}: at most {worst:.1e} off")
                 if name == "tts score" and worst > TOLERANCE:
                     raise SystemExit("error: the scores differ")
-        if asked.url:
+        if options.url:
             await other.__aexit__(None, None, None)
     table = table_of(
-        f"{count:,} steps of {len(chains):,} chains, {deployment.name}, {asked.rounds} rounds: "
+        f"{count:,} steps of {len(chains):,} chains, {deployment.name}, {options.rounds} rounds: "
         "medians (ranges)",
         *("", "steps/s", "CPU s per 1,000 steps", "tts score is so many times as fast"),
         left=("",),

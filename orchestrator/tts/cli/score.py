@@ -138,11 +138,11 @@ def score(
             scored.folder / "report.html", title, measurement, findings, maps, facts
         ).write()
     names = write_tables(scored, measurement)
-    written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
+    is_written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
     if as_json:
         from .documents.scores import ScoreDocument
 
-        print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=written))
+        print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=is_written))
     else:
         stdout, _ = consoles()
         if scored.rankings:
@@ -155,4 +155,6 @@ def score(
     if page:
         say(f"the page: {page}")
     if own_file:
-        say(f"verifier.calibration is written to {own_file}" if written else "nothing is written")
+        say(
+            f"verifier.calibration is written to {own_file}" if is_written else "nothing is written"
+        )

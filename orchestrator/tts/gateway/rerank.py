@@ -52,7 +52,7 @@ async def rerank(service: Service, exchange: Exchange) -> None:
     admit(service, exchange, tokens, search=False)
     record.t2 = time.monotonic()
     results = await service.session.score_calls(calls)
-    record.search_tokens = written = sum(result.tokens for result in results)
+    record.search_tokens = new_tokens = sum(result.tokens for result in results)
     record.t3 = record.t4 = time.monotonic()
     order = sorted(range(len(results)), key=lambda place: (-results[place].score, place))
     body = {
@@ -66,8 +66,8 @@ async def rerank(service: Service, exchange: Exchange) -> None:
         ],
         "usage": {
             "prompt_tokens": tokens,
-            "completion_tokens": written,
-            "total_tokens": tokens + written,
+            "completion_tokens": new_tokens,
+            "total_tokens": tokens + new_tokens,
         },
     }
     await exchange.respond(msgspec.json.encode(body))

@@ -154,8 +154,8 @@ class Scorer:
                 for _, same in groupby(enumerate(solutions), lambda each: each[1][0].full_question):
                     question = _AskedQuestion(group, self._answer, leads=self._leads)
                     for place, solution in same:
-                        asked = question.ask(self.calls(solution), len(solution[1]))
-                        group.create_task(asked.report(partial(on_scored, place)))
+                        solution_scores = question.ask(self.calls(solution), len(solution[1]))
+                        group.create_task(solution_scores.report(partial(on_scored, place)))
                         await self._room.nobody_waits()
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from failures
@@ -291,7 +291,7 @@ async def ranked(
     place.
     """
     problem = solutions[0][0]
-    done = [
+    completions = [
         Completion(
             (place,),
             delimiter.join(steps),
@@ -299,8 +299,10 @@ async def ranked(
         )
         for place, ((_, steps), each) in enumerate(zip(solutions, scores, strict=True))
     ]
-    done.sort(key=lambda each: (-(each.score or 0.0), -(scores[each.node[0]].scores[-1] or 0.0)))
-    judged = await judge(SearchResult(tuple(done), Tree()), problem.answer, grader)
+    completions.sort(
+        key=lambda each: (-(each.score or 0.0), -(scores[each.node[0]].scores[-1] or 0.0))
+    )
+    judged = await judge(SearchResult(tuple(completions), Tree()), problem.answer, grader)
     answers, groups = judged.answers, judged.groups
     records = (
         CompletionRecord(
@@ -311,7 +313,7 @@ async def ranked(
             groups[group].answer if group >= 0 else None,
             each.node,
         )
-        for each, group in zip(done, judged.group_of, strict=True)
+        for each, group in zip(completions, judged.group_of, strict=True)
     )
     return Result(
         problem,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tts.lab.scoring.calibrate import VerifierMaps, calibration_fields
-from tts.lab.scoring.findings import Finding
 from tts.lab.scoring.measurement import Measurement
 from tts.lab.scoring.rows import MeasureRow, measure_rows
 from tts.lab.scoring.score_run import Scored, ScoringCost
 from tts.lab.scoring.tables import BestRow, best_rows
+from tts.runs.verdicts import Finding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,18 +43,18 @@ def chains_of_run(folder: Path) -> RunChains:
     ):
         record, solved = problem_record(problem, run.config.vote), problem.solution
         assert solved is not None
-        for number, (done, logged) in enumerate(
+        for number, (completion, logged) in enumerate(
             zip(record.completions, solved.completions, strict=True), 1
         ):
-            said = [
+            pairs = [
                 (step, score)
-                for step, score in zip(done.steps, done.step_scores, strict=True)
+                for step, score in zip(completion.steps, completion.step_scores, strict=True)
                 if step
             ]
-            if not said:
+            if not pairs:
                 continue
             name = f"{record.id}/{number}"
-            steps, step_scores = zip(*said, strict=True)
+            steps, step_scores = zip(*pairs, strict=True)
             right = None
             if record.reference is not None or solved.correct is not None:
                 right = logged.group >= 0 and bool(solved.groups[logged.group].correct)

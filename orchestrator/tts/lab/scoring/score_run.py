@@ -143,50 +143,52 @@ class Scored:
         }
 
 
-def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> Scored:
+def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) -> Scored:
     """Score everything that is not scored yet; raises a TtsError that says how to go on.
 
     `out` is the folder, by default a new one; one that holds the same scoring is continued.
     """
-    spec = load_checked(asked.deployment)
-    source = asked.source
+    spec = load_checked(request.deployment)
+    source = request.source
     own = load_all({"verifier": source})["verifier"].value if source else None
-    what = asked.input.stem if asked.input else "sampled"
+    what = request.input.stem if request.input else "sampled"
     folder = (out or unused_folder(f"{spec.name}-score-{what}")).resolve()
-    if asked.input is None:
-        bench_in(_sampling(asked, spec), folder / RUN, observer, endpoints=asked.endpoints)
-    read = _read(asked.input or folder / RUN, spec, source)
+    if request.input is None:
+        bench_in(_sampling(request, spec), folder / RUN, observer, endpoints=request.endpoints)
+    inputs = _read(request.input or folder / RUN, spec, source)
     models = Models.load(spec, text_verifier=takes_text(spec, own))
-    fitting, notes = _fitting(models, read.chains, read.notes)
+    fitting, notes = _fitting(models, inputs.chains, inputs.notes)
     identity = verifier_identity(spec, f"{source.file}:{source.name}" if source else None)
-    job = _Job(asked, spec, own, folder, observer)
+    job = _Job(request, spec, own, folder, observer)
     with locked(folder):
         begin(
             folder,
             {
                 "deployment": spec.name,
                 "verifier": asdict(identity),
-                "input": str(asked.input.resolve()) if asked.input else RUN,
-                "digest": _digest(read.chains),
+                "input": str(request.input.resolve()) if request.input else RUN,
+                "digest": _digest(inputs.chains),
             },
         )
         job.lines = read_log(folder)
-        left = [c for c in fitting if c.name not in job.lines and c.name not in read.known]
-        if left:
-            way_on = shlex.join(asked.command if out else (*asked.command, "--out", str(folder)))
-            carry_out(job.score(left, len(fitting)), observer, folder, job.state, way_on)
+        remaining = [c for c in fitting if c.name not in job.lines and c.name not in inputs.logged]
+        if remaining:
+            way_on = shlex.join(
+                request.command if out else (*request.command, "--out", str(folder))
+            )
+            carry_out(job.score(remaining, len(fitting)), observer, folder, job.state, way_on)
         elif job.lines:
             observer.say("Every chain is scored already")
-    scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **read.known}
+    scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **inputs.logged}
     scored = [
         ScoredChain(chain, scores[chain.name], _lengths(models, chain.steps)) for chain in fitting
     ]
     rankings: list[Result] = []
-    if read.are_candidates:
+    if inputs.are_candidates:
         scored, rankings = asyncio.run(_rank(scored, job.lines, models.step_delimiter))
     return Scored(
         folder=folder,
-        source=asked.input.name if asked.input else str(asked.dataset),
+        source=request.input.name if request.input else str(request.dataset),
         deployment=spec,
         verifier=identity,
         chains=scored,
@@ -197,19 +199,19 @@ def score_chains(asked: ScoreRequest, out: Path | None, observer: Observer) -> S
     )
 
 
-def _sampling(asked: ScoreRequest, spec: Deployment) -> RunConfig:
+def _sampling(request: ScoreRequest, spec: Deployment) -> RunConfig:
     """The run that samples chains, and has every step of them scored."""
-    how = "last" if asked.source is None and scores_answers(spec) else "mean"
+    how = "last" if request.source is None and scores_answers(spec) else "mean"
     return RunConfig(
-        deployment_source=asked.deployment,
-        dataset=str(asked.dataset),
-        limit=asked.limit,
-        seed=asked.seed,
+        deployment_source=request.deployment,
+        dataset=str(request.dataset),
+        limit=request.limit,
+        seed=request.seed,
         strategy="best-of-n",
-        parameters={"n": asked.n, "agg_strategy": how},
-        server=asked.server,
-        sources={"verifier": asked.source} if asked.source else {},
-        command=list(asked.command),
+        parameters={"n": request.n, "agg_strategy": how},
+        server=request.server,
+        sources={"verifier": request.source} if request.source else {},
+        command=list(request.command),
     )
 
 
@@ -217,7 +219,7 @@ def _sampling(asked: ScoreRequest, spec: Deployment) -> RunConfig:
 class _Input:
     chains: list[Chain]
     notes: list[str]
-    known: Mapping[str, tuple[float | None, ...]]
+    logged: Mapping[str, tuple[float | None, ...]]
     """Scores of this verifier that a log has, by chain."""
     are_candidates: bool
     """Whether they were made elsewhere, and the best of each problem is wanted."""
@@ -227,11 +229,11 @@ def _read(place: Path, spec: Deployment, source: FunctionSource | None) -> _Inpu
     """The chains in a file, or of a run; raises DatasetError, RunError."""
     if is_folder(place):
         run = chains_of_run(place)
-        known = run.scores if is_same_verifier(place, spec, source) else {}
+        logged = run.scores if is_same_verifier(place, spec, source) else {}
         notes = [f"{len(run.chains):,} completions of the run in {place}"]
-        if known:
-            notes.append(f"{len(known):,} have this verifier's scores in its log")
-        return _Input(run.chains, notes, known, False)
+        if logged:
+            notes.append(f"{len(logged):,} have this verifier's scores in its log")
+        return _Input(run.chains, notes, logged, False)
     file = read_chains([place], spec.generator.step_delimiter)
     chains = sorted(file.chains, key=_FirstPlaces(file.chains))
     unlabelled = all(chain.right_steps is None for chain in chains)
@@ -277,8 +279,8 @@ def _lengths(models: Models, steps: Sequence[str]) -> tuple[int, ...]:
 
 
 def _digest(chains: Sequence[Chain]) -> str:
-    asked = [[chain.name, chain.question, chain.steps] for chain in chains]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    content = [[chain.name, chain.question, chain.steps] for chain in chains]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _solution(chain: Chain) -> Solution:
@@ -290,11 +292,11 @@ class _Job:
     """What is scored, and how far it is."""
 
     def __init__(
-        self, asked: ScoreRequest, spec: Deployment, own: Any, folder: Path, observer: Observer
+        self, request: ScoreRequest, spec: Deployment, own: Any, folder: Path, observer: Observer
     ) -> None:
         self.lines: dict[str, ScoredLine] = {}
         """The log so far, by chain."""
-        self._asked = asked
+        self._request = request
         self._spec = spec
         self._own = own
         self._folder = folder
@@ -314,7 +316,7 @@ class _Job:
             self._spec,
             generator=NoGenerator(),
             verifier=self._own,
-            endpoints=self._asked.endpoints or None,
+            endpoints=self._request.endpoints or None,
             server=self._server(),
             say=observer.say,
             on_loading=observer.loading,
@@ -341,10 +343,10 @@ class _Job:
 
         A server would be started with both engines.
         """
-        asked, spec = self._asked, self._spec
-        own_choice = asked.server or asked.endpoints or spec.endpoints or not spec.engines()
+        request, spec = self._request, self._spec
+        own_choice = request.server or request.endpoints or spec.endpoints or not spec.engines()
         if own_choice or spec.server.kind != "triton" or spec.target == "tensorrt":
-            return asked.server
+            return request.server
         with suppress(ServerError):
             if find_server(spec):
                 return None
@@ -375,7 +377,7 @@ async def _rank(
             )
             rankings.append(result)
             reference = chains[0].chain.reference
-            answers = {done.node[0]: done.answer for done in result.completions}
+            answers = {each.node[0]: each.answer for each in result.completions}
             for place, each in enumerate(chains):
                 right = each.chain.right
                 if right is None and reference is not None:

@@ -63,22 +63,22 @@ class BestRow:
 def candidate_rows(rankings: Sequence[Result]) -> Iterator[CandidateRow]:
     """A row for each candidate, best first."""
     for result in rankings:
-        for rank, done in enumerate(result.completions, 1):
-            scores = [score for score in done.step_scores if score is not None]
+        for rank, candidate in enumerate(result.completions, 1):
+            scores = [score for score in candidate.step_scores if score is not None]
 
             def by(how: Any, scores: Sequence[float] = scores) -> float | None:
                 return significant(aggregate(scores, how)) if scores else None
 
             yield CandidateRow(
                 problem=result.problem.id,
-                candidate=done.node[0] + 1,
+                candidate=candidate.node[0] + 1,
                 rank=rank,
                 last=by("last"),
                 min=by("min"),
                 prod=by("prod"),
                 mean=by("mean"),
-                answer=done.answer,
-                text=done.text,
+                answer=candidate.answer,
+                text=candidate.text,
             )
 
 
