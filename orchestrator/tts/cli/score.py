@@ -88,7 +88,7 @@ def score(
     """
     from tts.lab.scoring.calibrate import calibrate
     from tts.lab.scoring.calibration_file import writable_file, write_calibration
-    from tts.lab.scoring.findings import Finding, findings_of
+    from tts.lab.scoring.findings import findings_of
     from tts.lab.scoring.measurement import measure
     from tts.lab.scoring.score_run import ScoreRequest, score_chains
     from tts.lab.scoring.tables import write_tables
@@ -96,6 +96,7 @@ def score(
     from tts.reports.measurement import measurement_report, print_measurement
     from tts.reports.progress import Bars
     from tts.reports.rankings import print_rankings
+    from tts.runs.verdicts import Finding
 
     if (file is None) == (dataset is None):
         raise typer.BadParameter(
@@ -155,6 +156,4 @@ def score(
     if page:
         say(f"the page: {page}")
     if own_file:
-        say(
-            f"verifier.calibration is written to {own_file}" if is_written else "nothing is written"
-        )
+        say(f"verifier.calibration: {'written to' if is_written else 'nothing for'} {own_file}")

@@ -287,8 +287,7 @@ async def ranked(
 ) -> Result:
     """The candidates of one problem, best first, and the answers that they vote for.
 
-    A candidate's node is its place among them. Ties go by the score of the last step, then by
-    place.
+    A candidate's node is its place among them, by which ties go.
     """
     problem = solutions[0][0]
     completions = [
@@ -299,9 +298,7 @@ async def ranked(
         )
         for place, ((_, steps), each) in enumerate(zip(solutions, scores, strict=True))
     ]
-    completions.sort(
-        key=lambda each: (-(each.score or 0.0), -(scores[each.node[0]].scores[-1] or 0.0))
-    )
+    completions.sort(key=lambda each: -(each.score or 0.0))
     judged = await judge(SearchResult(tuple(completions), Tree()), problem.answer, grader)
     answers, groups = judged.answers, judged.groups
     records = (

@@ -27,7 +27,7 @@ class CandidateRow:
     candidate: int
     """Its number among those of its problem, from 1 on."""
     rank: int
-    """1 is the best: by the score of the last step, then by its number."""
+    """1 is the best, by the score of the last step; ties go by the number."""
     last: float | None
     """The score of the last step; null for a candidate without scores."""
     min: float | None
