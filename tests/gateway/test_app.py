@@ -1,6 +1,7 @@
 """What is where, for whom, and as what it is counted; and that its description is of that."""
 
 import asyncio
+import codecs
 import json
 import re
 
@@ -89,6 +90,13 @@ def test_requests_are_counted_by_route_and_not_by_what_a_client_makes_up(ask):
     assert set(re.findall(r'status="([^"]*)"', metrics.decode())) == {"200", "404"}
 
 
+def test_a_slash_behind_a_path_changes_nothing(ask):
+    for path in ("/v1/models", "/v1/models/tiny", "/health"):
+        (status, said), (slashed, same) = ask((path,), (f"{path}/",))
+        assert (status, said) == (slashed, same)
+        assert status == 200
+
+
 PATHS = ("/", "/page/page.js", "/metrics", "/v1/models", "/health", "/none")
 
 
@@ -129,6 +137,7 @@ WHOLE = b'{"tokens": [1]}'
     ("came", "length", "status"),
     [
         ([piece(WHOLE)], len(WHOLE), 200),  # all that was announced
+        ([piece(codecs.BOM_UTF8 + WHOLE)], len(WHOLE) + 3, 200),
         ([piece(WHOLE[:9]), {**piece(WHOLE[9:]), "more_body": False}], None, 200),
         ([piece(WHOLE[:9]), {"type": "http.disconnect"}], None, 400),
         ([piece(WHOLE)], None, 408),

@@ -78,13 +78,16 @@ class App:
         if scope["type"] != "http":
             return
         service = self._service
-        path: str = scope["path"]
+        path = scope["path"].rstrip("/") or "/"
+        scope = {**scope, "path": path}
         path = next((folder for folder in FOLDERS if path.startswith(folder)), path)
         method, handler = self._routes.get(path, ("", _nothing))
         record = service.recorder.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
         exchange.identify(ID_PREFIXES.get(path, "req-"))
         record.trace_parent = exchange.header(b"traceparent")
+        if service.settings.keep_addresses and scope.get("client"):
+            record.client = scope["client"][0]
         drain, task = service.drain, asyncio.current_task()
         probes = path in PROBES  # a gateway that drains answers those, but waits for none
         if task and not probes:

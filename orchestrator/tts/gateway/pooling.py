@@ -36,8 +36,8 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     exchange.record.model = request.model
     problem, calls = await _calls(service, request)
     tokens = len(calls[-1].input_ids)
-    exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     admit(service, exchange, tokens, search=False)
+    exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     exchange.record.t2 = time.monotonic()
     results = await service.session.score_calls(calls)
     scores = [result.score for result in results]

@@ -192,6 +192,12 @@ def test_tokens_are_those_of_the_prompt_of_a_chat(served):
     assert texts[1].endswith("<|assistant|><think>\n\n</think>\n\n")
 
 
+def test_efforts_are_on_for_a_template_that_knows_on_and_off(served):
+    requests = [chat(reasoning_effort=effort) for effort in ("low", "medium", "high", "none")]
+    found, _ = served(*requests, chat(reasoning_effort="low", enable_thinking=True))
+    assert [parts_of(each)[0] == THOUGHT for each in found] == [True] * 3 + [False, True]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_search_tells_the_thinking_of_its_answer_first(served, stream):
     request = chat(model="tiny:best-of-n", stream=stream, tts={"n": 2}, thinking_token_budget=200)
@@ -218,7 +224,7 @@ def test_a_response_has_its_effort_and_its_thinking(served):
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
-        ({"reasoning_effort": "high"}, "reasoning_effort", "reads: enable_thinking."),
+        ({"reasoning_effort": "very"}, "reasoning_effort", "reads: enable_thinking."),
         ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs", "know 'x'"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "'messages'"),
         ({"thinking_token_budget": 1}, "thinking_token_budget", "the text that closes"),

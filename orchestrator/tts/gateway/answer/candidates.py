@@ -116,8 +116,9 @@ async def answer_by_candidates(
     if budget := asked.config.limits.budget_tokens:
         room = max(1, min(room, budget // asked.n))
     record = exchange.record
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(turn.prompt)
+    record.strategy = asked.config.strategy
     admit(service, exchange, len(turn.prompt) + asked.n * room, search=True)
+    record.prompt_tokens = len(turn.prompt)
 
     def start() -> _Draw:
         return _Draw(service, record.id, turn, asked, config, room)
@@ -182,6 +183,8 @@ class _Draw(RunningSearch[_Ballot]):
             seed=self._asked.config.seed,
             temperature=config.temperature if config else request.temperature,
             top_p=config.top_p if config else request.top_p,
+            top_k=config.top_k if config else request.top_k,
+            min_p=config.min_p if config else request.min_p,
         )
         calls = generator.calls(
             [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True

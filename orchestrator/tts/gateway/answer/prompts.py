@@ -41,6 +41,7 @@ from ..tools.forms import ToolForm
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="tokenise")
+_FORM_THREADS = ThreadPoolExecutor(2, thread_name_prefix="forms")
 
 T = TypeVar("T")
 
@@ -66,6 +67,11 @@ async def tokenised(characters: int, work: Callable[[], T]) -> T:
     if characters <= LONG:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+
+
+async def form_read(work: Callable[[], T]) -> T:
+    """The result of `work`, which reads a form: up to a second of Python, whatever its length."""
+    return await asyncio.get_running_loop().run_in_executor(_FORM_THREADS, work)
 
 
 def require_length(tokenizer: Tokenizer, context: int, *texts: str, field: str = "messages") -> int:

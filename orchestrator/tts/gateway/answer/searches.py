@@ -30,7 +30,7 @@ from ..openai.messages import ChatMessage
 from ..openai.requests import Request
 from ..service import Service, admit
 from .closing import ClosingAnswer
-from .prompts import filter_messages, problem_of, require_length, search_prompt
+from .prompts import filter_messages, form_read, problem_of, require_length, search_prompt
 from .respond import respond
 from .running_searches import R, RunningSearch, StepNote
 from .sample_text import StopStrings
@@ -61,13 +61,19 @@ async def answer_by_search(
     # 1. What is asked, as the filters let it pass.
     characters = require_length(models.generator, context, *(each.text for each in messages))
     await filter_messages(service.filters, messages)
-    held = wanted.in_box if wanted else None
     problem = replace(problem_of(messages), chat_template_kwargs=variables)
-    asked = read_search_request(service, exchange, request, strategy, problem, held)
+
+    def read() -> SearchRequest:
+        held = wanted.in_box if wanted else None
+        return read_search_request(service, exchange, request, strategy, problem, held)
+
+    given = request.tts.parameters if request.tts else {}
+    has_form = wanted or given.keys() & {"answer_regex", "answer_schema"}
+    asked = await form_read(read) if has_form else read()
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
     thinking = models.thinking_about(asked.problem)
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
+    record.strategy = asked.config.strategy
     room = service.generator.room(prompt.tolist(), request.limit)
     if thinking and request.limit:  # which bounds the answer; the thinking has its budget
         budget = asked.config.parameters.get("thinking_budget") or thinking.budget
@@ -75,6 +81,7 @@ async def answer_by_search(
         room = min(whole, room + (budget or room))
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
+    record.prompt_tokens = len(prompt)
     # 3. The search, which others may have asked for, too, and the response.
     closing = None
     if wanted:

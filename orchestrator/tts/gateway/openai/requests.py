@@ -122,6 +122,8 @@ class ResponseFormat(Struct):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema: dict[str, Any] | bool | None = None
+    """Of a json_object, as llama.cpp's server takes it."""
 
 
 class StructuredOutputs(Struct, forbid_unknown_fields=True):
