@@ -52,7 +52,12 @@ def test_a_message_that_spells_turns_is_one_turn(ask, tokenizer):
     [
         ("/v1/nothing", "GET", 404, "There is nothing at"),
         ("/page/nothing.js", "GET", 404, "There is nothing at"),
-        ("/v1/embeddings", "POST", 404, "/v1/completions, /v1/responses and /pooling (scores)"),
+        (
+            "/v1/embeddings",
+            "POST",
+            404,
+            "/v1/responses, /v1/rerank and /pooling (scores)",
+        ),
         (f"{RESPONSES}/resp_1", "GET", 404, "no response is stored"),
         ("/tokenize", "GET", 405, "takes POST"),
         ("/tokenize", "HEAD", 405, ""),

@@ -19,6 +19,7 @@ import msgspec
 from tts.build.thinking import Thinking
 from tts.engines.wire import Guide
 from tts.problem import Problem
+from tts.prompting.step_ends import steps_of
 from tts.search import SearchConfig, significant
 from tts.session import Step
 
@@ -28,7 +29,7 @@ from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_
 from ..openai.errors import too_late
 from ..openai.messages import ToolCall
 from ..openai.requests import ChatRequest
-from ..pooling import calls_of, steps_of
+from ..pooling import calls_of
 from ..service import Service, admit
 from ..tools.conversation import transcript
 from ..tools.votes import DrawnAnswer, Vote, vote

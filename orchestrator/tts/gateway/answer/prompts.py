@@ -74,7 +74,7 @@ async def form_read(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_FORM_THREADS, work)
 
 
-def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
+def require_length(tokenizer: Tokenizer, context: int, *texts: str, field: str = "messages") -> int:
     """The characters of texts that may fit into a context; those that cannot are not read.
 
     No token has more characters than the longest in the vocabulary. Reading megabytes to count
@@ -83,10 +83,10 @@ def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
     characters = sum(map(len, texts))
     if (over := characters - context * tokenizer.longest_token) > 0:
         raise bad_request(
-            f"This model's maximum context length is {context} tokens. However, your messages have "
+            f"This model's maximum context length is {context} tokens. However, your {field} have "
             f"{characters:,} characters, {over:,} more than that many of its longest tokens. "
-            "Please reduce the length of the messages.",
-            "messages",
+            f"Please reduce the length of the {field}.",
+            field,
             "context_length_exceeded",
         )
     return characters

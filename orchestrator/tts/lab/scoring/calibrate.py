@@ -99,10 +99,14 @@ class VerifierMaps:
             )
         low, high = self.final.gain.interval
         gain = f"log loss falls by {self.final.gain.value:.3f} [{low:.3f}, {high:.3f}] nats"
-        inner = " Steps before the last have a map of their own." if self.inner_differs else ""
-        if self.accepted:
-            return f"The map predicts other problems better than the scores do: {gain}.{inner}"
-        return f"No map: scores predict other problems as well as it does, but for noise: {gain}."
+        inner = "Steps before the last need a map of their own" if self.inner_differs else ""
+        if self.final.helps:
+            more = f" {inner}." if inner else ""
+            return f"The map predicts other problems better than the scores do: {gain}.{more}"
+        return (
+            f"{inner or 'No map'}: scores of last steps predict other problems as well as a map of "
+            f"them does, but for noise: {gain}."
+        )
 
 
 def calibrate(final: Observations | None, inner: Observations | None = None) -> VerifierMaps:
