@@ -41,7 +41,7 @@ from .arguments import SolveOptions, check_arguments, config_of
 from .drivers import Drivers
 from .engines import ROLES, Engines, Given, open_replicas
 from .function_files import verifier_of
-from .plan import Plan, check_lengths, findable, load_checked
+from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (
     Question,
     as_problem,
@@ -270,7 +270,8 @@ class AsyncSession:
         problem, delimiter = as_problem(question, "score"), self.models.step_delimiter
         solutions = solutions_of(problem, candidates, delimiter)
         scores = await self.watched(self.scorer.score(solutions))
-        return await ranked(solutions, scores, agg_strategy, delimiter, self._grader)
+        calibration = calibration_of(self.deployment) if self._own[1] is None else None
+        return await ranked(solutions, scores, agg_strategy, delimiter, self._grader, calibration)
 
     @property
     def scorer(self) -> Scorer:

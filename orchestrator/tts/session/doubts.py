@@ -5,7 +5,8 @@ from __future__ import annotations
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.datasets.demo import why_outside
-from tts.search import ScoreMap
+
+from .plan import calibration_of
 
 DOUBTFUL = 0.5
 """The probability below which an answer is wrong rather than right."""
@@ -40,8 +41,8 @@ def doubt_of_answer(score: float | None, probability: float | None) -> str | Non
 
 def probability_of(deployment: Deployment, score: float) -> float | None:
     """The probability that an answer's score stands for; None without a calibration."""
-    measured = deployment.verifier.calibration
-    return ScoreMap(tuple(measured.final))(score) if measured else None
+    measured = calibration_of(deployment)
+    return measured.final(score) if measured else None
 
 
 def doubts(

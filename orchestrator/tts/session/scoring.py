@@ -29,7 +29,7 @@ from tts.prompting import Models
 from tts.prompting.context import NO_IDS, common_length, score_calls
 from tts.prompting.step_ends import steps_of
 from tts.runs.records import CompletionRecord
-from tts.search import Aggregation, Completion, SearchResult, Tree, quantise
+from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, quantise
 from tts.search.thought import aggregate
 
 from .questions import check_question
@@ -284,8 +284,11 @@ async def ranked(
     how: Aggregation,
     delimiter: str,
     grader: Equality,
+    calibration: Calibration | None,
 ) -> Result:
     """The candidates of one problem, best first, and the answers that they vote for.
+
+    With a calibration they rank, and vote, by the probabilities that it makes of their scores.
 
     A candidate's node is its place among them, by which ties go.
     """
@@ -295,10 +298,11 @@ async def ranked(
             (place,),
             delimiter.join(steps),
             aggregate([score for score in each.scores if score is not None], how),
+            _probability(each.scores, how, calibration),
         )
         for place, ((_, steps), each) in enumerate(zip(solutions, scores, strict=True))
     ]
-    completions.sort(key=lambda each: -(each.score or 0.0))
+    completions.sort(key=lambda each: (-each.weight, -(each.score or 0.0)))
     judged = await judge(SearchResult(tuple(completions), Tree()), problem.answer, grader)
     answers, groups = judged.answers, judged.groups
     records = (
@@ -309,6 +313,7 @@ async def ranked(
             each.score,
             groups[group].answer if group >= 0 else None,
             each.node,
+            probability=each.probability,
         )
         for each, group in zip(completions, judged.group_of, strict=True)
     )
@@ -328,3 +333,17 @@ async def ranked(
         "",
         None,
     )
+
+
+def _probability(
+    scores: Sequence[float | None], how: Aggregation, calibration: Calibration | None
+) -> float | None:
+    if calibration is None:
+        return None
+    final = len(scores) - 1
+    probabilities = [
+        calibration.probability(score, final=place == final)
+        for place, score in enumerate(scores)
+        if score is not None
+    ]
+    return aggregate(probabilities, how)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tts.build.errors import DatasetError, ServerError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierFunction
 from tts.build.user_paths import is_folder
 from tts.build.verifiers.identity import VerifierIdentity, verifier_identity
 from tts.grading import Grader
@@ -24,11 +24,12 @@ from tts.prompting import Models
 from tts.prompting.context import score_calls
 from tts.runs.config import FunctionSource, RunConfig
 from tts.runs.lock import locked
+from tts.search import Calibration
 from tts.serving.server.lookup import find_server
 from tts.session import AsyncSession, Result, RunProgress
 from tts.session.engines import takes_text
 from tts.session.function_files import load_all
-from tts.session.plan import load_checked
+from tts.session.plan import calibration_of, load_checked
 from tts.session.run import unused_folder
 from tts.session.scoring import NoGenerator, Solution, SolutionScores, ranked
 from tts.strategies.parameters import scores_answers
@@ -129,6 +130,8 @@ class Scored:
     cost: ScoringCost
     rankings: list[Result]
     """The candidates of each problem, best first, where they were made elsewhere."""
+    calibration: Calibration | None = None
+    """The probabilities that the scores stand for, if the verifier was measured before."""
 
     @property
     def facts(self) -> dict[str, str | int | float]:
@@ -183,9 +186,11 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
     scored = [
         ScoredChain(chain, scores[chain.name], _lengths(models, chain.steps)) for chain in fitting
     ]
+    replaced = source is not None and not isinstance(spec.verifier, VerifierFunction)
+    calibration = None if replaced else calibration_of(spec)
     rankings: list[Result] = []
     if inputs.are_candidates:
-        scored, rankings = asyncio.run(_rank(scored, job.lines, models.step_delimiter))
+        scored, rankings = asyncio.run(_rank(scored, job.lines, models.step_delimiter, calibration))
     return Scored(
         folder=folder,
         source=request.input.name if request.input else str(request.dataset),
@@ -196,6 +201,7 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
         notes=notes,
         cost=ScoringCost.of(list(job.lines.values())),
         rankings=rankings,
+        calibration=calibration,
     )
 
 
@@ -360,7 +366,10 @@ class _Job:
 
 
 async def _rank(
-    scored: Sequence[ScoredChain], lines: Mapping[str, ScoredLine], delimiter: str
+    scored: Sequence[ScoredChain],
+    lines: Mapping[str, ScoredLine],
+    delimiter: str,
+    calibration: Calibration | None,
 ) -> tuple[list[ScoredChain], list[Result]]:
     """The candidates of each problem in rank order; and the chains with the verdicts of grading."""
     rankings: list[Result] = []
@@ -374,6 +383,7 @@ async def _rank(
                 "last",
                 delimiter,
                 grader,
+                calibration,
             )
             rankings.append(result)
             reference = chains[0].chain.reference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -27,7 +27,8 @@ class CandidateRow:
     candidate: int
     """Its number among those of its problem, from 1 on."""
     rank: int
-    """1 is the best, by the score of the last step; ties go by the number."""
+    """1 is the best, by the score of the last step or what a calibration makes of it; ties go by
+    the number."""
     last: float | None
     """The score of the last step; null for a candidate without scores."""
     min: float | None
@@ -103,11 +104,10 @@ def best_rows(rankings: Sequence[Result]) -> Iterator[BestRow]:
 def write_tables(
     scored: Scored,
     measurement: Measurement,
-    probability: Callable[[float, bool], float] | None = None,
 ) -> list[str]:
     """Write the files; their names without endings. Parquet is written where pyarrow is there."""
     tables: dict[str, tuple[type, Sequence[Any]]] = {
-        "steps": (StepRow, [*step_rows(scored.chains, probability)]),
+        "steps": (StepRow, [*step_rows(scored.chains, scored.calibration)]),
         "measures": (MeasureRow, [*measure_rows(measurement)] if measurement.main else []),
         "candidates": (CandidateRow, [*candidate_rows(scored.rankings)]),
         "best": (BestRow, [*best_rows(scored.rankings)]),
