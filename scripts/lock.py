@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from scripts.install import DEV_LOCK, LOCK, ROOT, TORCH_INDEX
 
-DEMO = ("cpu", "triton", "verify", "gguf")
+DEMO = ("cpu", "triton", "verify")
 PLATFORM = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_35")
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         besides = {name: text for name, text in everything.items() if name not in first}
         megabytes = {name: size / 1e6 for name, size in sizes(whole, folder).items()}
     for file, title, include, part in (
-        (LOCK, "What the demo needs (extras cpu, triton, verify and gguf)", "", first),
+        (LOCK, "What the demo needs (extras cpu, triton and verify)", "", first),
         (DEV_LOCK, "What development needs besides (extra dev)", f"-r {LOCK.name}\n", besides),
     ):
         total = sum(megabytes[name] for name in part)

@@ -33,6 +33,7 @@ from tts.build.spec import (
     RemoteSpec,
     RoleSpec,
     ServerSpec,
+    StartedSpec,
     Template,
     TensorRTEngine,
     TensorRTSpec,
@@ -132,6 +133,13 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",
         (EngineSpec, RoleSpec),
+    ),
+    (
+        "generator and verifier, started",
+        "A section whose target is vllm, sglang, llama.cpp or trtllm-serve, its own or that of the "
+        "file: a server that is started for the deployment. `tts plan` sizes it, and prints its "
+        "command line.",
+        (StartedSpec, RoleSpec),
     ),
     (
         "generator and verifier, on a server of their own",
@@ -293,7 +301,6 @@ _CODES = {
     1: "It failed; the message says where and what to do. Also when memory, processes or open "
     "files run out.",
     2: "Something that you gave is wrong: an option, a deployment, a dataset, a checkpoint.",
-    3: "`tts doctor --first-run`: nothing is wrong, but this machine cannot run all the steps.",
     ending.BUG: "An internal error; the message names a file with the traceback.",
     ending.INTERRUPTED: "Ctrl-C.",
     ending.NO_READER: "The program reading the output closed it, as in `tts report RUN | head -1`.",

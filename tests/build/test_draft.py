@@ -95,7 +95,7 @@ function = st.builds(FunctionModel, name=st.sampled_from(["my_prm.py:score", "..
 
 @st.composite
 def choices(draw):
-    target = draw(st.sampled_from(["openvino", "tensorrt", "llmapi", "openai"]))
+    target = draw(st.sampled_from(["openvino", "tensorrt", "openai"]))
     if target == "openai":
         both = (draw(remote), draw(remote | function))
     elif target == "openvino":

@@ -230,28 +230,21 @@ def test_more_than_two_classes_are_refused(published, fields, supported):
         read_model_config(folder)
 
 
-def for_a_gpu(pair, target):
+def for_a_gpu(pair):
     """The same pair for a GPU."""
     data = pair.model_dump(mode="json", exclude_unset=True)
-    data |= {"target": target, "tensorrt": {"gpu": "h100"}}
+    data |= {"target": "tensorrt", "tensorrt": {"gpu": "h100"}}
     for role in ("generator", "verifier"):
         data[role]["precision"] = "bf16"
     return Deployment.model_validate(data)
 
 
-@pytest.mark.parametrize(
-    ("platform", "architecture", "reason"),
-    [
-        ("tensorrt", "Qwen2ForProcessRewardModel", "no place for the ReLU between two layers"),
-        ("tensorrt", "Qwen2ForRewardModel", "no place for the ReLU between two layers"),
-        ("llmapi", "Qwen2ForPrmModel", "loads the checkpoint as it is, and knows no such head"),
-    ],
-)
-def test_a_head_is_refused_for_a_gpu_with_the_reason(
-    published, deployment, platform, architecture, reason
+@pytest.mark.parametrize("architecture", ["Qwen2ForProcessRewardModel", "Qwen2ForRewardModel"])
+def test_a_head_of_two_layers_is_refused_for_a_gpu_with_the_reason(
+    published, deployment, architecture
 ):
-    folder = rewritten(published(architecture), auto_map=...)
-    pair = for_a_gpu(deployed(deployment, folder), platform)
+    pair = for_a_gpu(deployed(deployment, rewritten(published(architecture), auto_map=...)))
+    reason = "no place for the ReLU between two layers"
     for refused in (lambda: build(pair, roles=["verifier"]), lambda: plan_memory(pair)):
         with pytest.raises(ConfigError, match=rf"verifier judges with a .* head .*{reason}"):
             refused()
@@ -294,7 +287,7 @@ def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
 
 def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(published, deployment, state, home):
     said = []
-    pair = for_a_gpu(deployed(deployment, published(VALUE)), "tensorrt")
+    pair = for_a_gpu(deployed(deployment, published(VALUE)))
     lines = preview_build(pair)
     assert "# judges with a value head (v_head.summary)" in lines
     assert any("written again as a causal model: " in line for line in lines)
@@ -311,7 +304,7 @@ def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(published, deployme
 
 def test_the_bias_of_a_head_is_added_where_the_score_is_computed(published, deployment):
     value = published("Qwen2ForPrmModel")
-    pair = for_a_gpu(deployed(deployment, value), "tensorrt")
+    pair = for_a_gpu(deployed(deployment, value))
     folder = render_repository(pair)
     given = parse_config(folder / "prm_score" / "config.pbtxt").parameters
     assert given["label_ids"].string_value == "0,1"

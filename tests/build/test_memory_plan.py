@@ -9,9 +9,7 @@ from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, deployment
 from tests.bundled import FOR_GPUS
 
 from tts.build.errors import ConfigError
-from tts.build.spec import (
-    load_deployment,
-)
+from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS, gpus_of, is_orchestrated
@@ -276,7 +274,9 @@ def test_what_a_prompt_adds_to_each_question_and_to_each_score_is_planned():
 
 
 def test_a_critique_is_planned_as_what_a_generator_writes():
-    critic = load_deployment("llama-1b-thinkprm-1.5b-h100-llmapi")
+    critic = deployment(
+        verifier_fields={"format": "critique", "in_flight_tokens": None, "in_flight_requests": 64}
+    )
     shape, gpu = shape_of(critic.verifier.checkpoint), GPUS["h100"]
     side = _side(critic, "verifier", shape, gpu)
     assert side.decoded == critic.verifier.critique.max_tokens * WRITTEN
@@ -287,10 +287,18 @@ def test_a_critique_is_planned_as_what_a_generator_writes():
 
 
 def test_one_engine_in_both_roles_has_one_pool_and_its_weights_once():
-    shared = load_deployment("qwen3-8b-graded-h100-llmapi")
+    pair = load_deployment("llama-1b-prm-8b-h100-bf16").model_dump(exclude_unset=True)
+    pair["verifier"] = {
+        "same_as": "generator",
+        "format": "graded",
+        "prompt": "{question}{steps}{step}",
+        "in_flight_tokens": 8192,
+    }
+    pair["generator"]["kv_cache"]["tokens"] = 524288
+    shared = Deployment.model_validate(pair)
     plan = plan_memory(shared)
     (engine,), (gpu,) = plan.engines.values(), plan.gpus
-    assert plan.saved == engine.ranks[0].weights > 15 * GIB
+    assert plan.saved == engine.ranks[0].weights > 2.5 * GIB
     assert gpu.kv == {"generator": engine.tokens * engine.ranks[0].kv_bytes_per_token}
     assert engine.tokens == plan.searched.generator + plan.searched.verifier
     check_pools(shared)

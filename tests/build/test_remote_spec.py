@@ -126,7 +126,7 @@ WRONG = [
     ({"target": "openvino"}, ["target must be openai, not openvino"]),
     ({"verifier": None}, ["verifier has no url", "target openai"]),
     ({"endpoints": ["one:8001"]}, ["name all in url"]),
-    ({"tensorrt": {"gpu": "h100"}}, ["the block tensorrt is for targets tensorrt and llmapi"]),
+    ({"tensorrt": {"gpu": "h100"}}, ["the block tensorrt is for target tensorrt"]),
     ({"verifier": None, **TENSORRT}, ["for target openvino only"]),
 ]
 

@@ -214,9 +214,8 @@ def test_experts_are_split_as_asked():
 def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path):
     config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    for target in ("tensorrt", "llmapi"):
-        with pytest.raises(CheckpointError, match="brings Python code of its own"):
-            shape_of(tmp_path, target)
+    with pytest.raises(CheckpointError, match="brings Python code of its own"):
+        shape_of(tmp_path, "tensorrt")
 
 
 def test_containers_and_gpus_of_the_spec_are_known():

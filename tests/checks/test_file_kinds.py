@@ -7,7 +7,9 @@ import pytest
 from tests.checks.deployments import changed, checkpoint, serious
 
 from tts.build import paths
+from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment, load_deployment
+from tts.build.tokenizer import Tokenizer
 
 FILES = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
@@ -26,12 +28,23 @@ def test_a_file_of_a_checkpoint_that_is_a_folder(tmp_path, base, name):
     assert finding.what == "is a folder, where a file is expected"
 
 
-def test_a_checkpoint_that_is_a_file(tmp_path: Path):
-    file = tmp_path / "checkpoint"
+@pytest.mark.parametrize(
+    ("name", "what", "fix"),
+    [
+        ("checkpoint", "is a file, where a folder is expected", "Set verifier.checkpoint to"),
+        ("model.gguf", "is a GGUF file, and a Hugging Face checkpoint", "set target to llama.cpp"),
+    ],
+)
+def test_a_checkpoint_that_is_a_file(tmp_path: Path, name, what, fix):
+    file = tmp_path / name
     file.write_text("")
     (finding,) = serious(changed("demo", {"verifier.checkpoint": str(file)}))
     assert finding.where == "verifier.checkpoint"
-    assert finding.what == f"{file} is a file, where a folder is expected"
+    assert finding.what.startswith(f"{file} {what}")
+    assert fix in finding.fix
+    if name.endswith(".gguf"):
+        with pytest.raises(CheckpointError, match=what):
+            Tokenizer(file)
 
 
 def test_calibration_samples_and_a_model_repository_that_are_files(tmp_path: Path):

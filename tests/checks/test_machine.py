@@ -60,22 +60,3 @@ def test_what_no_deployment_can_be_built_without_is_said_once(monkeypatch):
     found = seen(None)
     assert found["CPU engine"].state == "missing"
     assert "deployment demo" not in found
-    assert found["deployment vllm-openai"].state == "ok"
-
-
-def test_a_gguf_file_is_not_read(tmp_path, home):
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    demo = load_deployment("demo")
-    generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "model.gguf"})
-    found = seen(demo.model_copy(update={"generator": generator}))
-    assert "model.gguf has not been made" in found["deployment demo"].found
-    assert not home.exists()
-
-
-@pytest.mark.parametrize(("version", "state"), [("0.19.0", "ok"), (None, "note")])
-def test_what_gguf_files_need_is_said(monkeypatch, version, state):
-    real = machine._version
-    monkeypatch.setattr(machine, "_version", lambda name: version if name == "gguf" else real(name))
-    found = seen(load_deployment("demo"))["GGUF files"]
-    assert found.state == state
-    assert ("-m pip install 'gguf>=" in found.advice) == (version is None)

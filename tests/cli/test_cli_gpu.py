@@ -96,7 +96,7 @@ def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
     assert "NVIDIA driver: 590.44.01" in out
     assert f"docker: {home / 'bin' / 'docker'}" in out
     assert f"deployment {LLAMA}: There is no checkpoint folder" in out
-    others = "demo-gpu, demo-llmapi, llama-1b-prm-8b-a100-bf16, llama-1b-prm-8b-b200-llmapi"
+    others = "demo-gpu, llama-1b-prm-8b-a100-bf16"
     assert f"deployments for other NVIDIA GPUs: {others}\n" in out
 
 

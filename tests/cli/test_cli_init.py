@@ -199,7 +199,7 @@ def test_the_gpus_of_the_machine_are_found(init, monkeypatch, name, memory, kind
     machine = this_machine()
     assert machine.gpu == kind
     values, done = init("--generator", ONE_B, "--verifier", PRM, "--format", "rlhflow")
-    assert values["target"] == ("tensorrt" if kind else "openvino")
+    assert values["target"] == ("vllm" if kind else "openvino")
     assert name in done.said or f"2 GPUs ({kind})" in done.said
 
 

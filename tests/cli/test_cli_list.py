@@ -20,8 +20,9 @@ def test_every_deployment_is_there_with_what_it_is():
     assert list(rows) == bundled_deployments()
     assert (rows["demo"]["target"], rows["demo"]["gpu"]) == ("openvino", None)
     assert rows["llama-1b-prm-8b-h100-bf16"]["gpu"] == "h100"
+    assert rows["qwen3-8b-prm-7b-h100-vllm"]["gpu"] == "h100"
     assert rows["demo"]["built"] is False
-    assert rows["vllm-openai"]["built"] is None, "nothing is built for a server that runs already"
+    assert rows["smollm2-vllm-cpu"]["built"] is None, "nothing is built for a server"
     assert all(10 < len(row["about"]) < 250 for row in rows.values())
 
 

@@ -16,11 +16,9 @@ import psutil
 import pytest
 from tests.end_to_end.commands import summary, wait_for_events, written_demo
 from tests.end_to_end.gateways import client, gateway
-from tests.engines.llmapi_standin import stand_in
 from tests.forks import said_in_a_fork
 
 from tts.build import paths
-from tts.build.builder import build_engines
 from tts.build.errors import (
     BuildError,
     ConfigError,
@@ -30,7 +28,6 @@ from tts.build.errors import (
     RequestRefused,
     ServerError,
 )
-from tts.build.spec import load_deployment
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.retry import MOST_DEATHS
 from tts.engines import engine_client, wire
@@ -82,17 +79,6 @@ def test_a_session_has_two_processes_and_nothing_else(tts):
     assert tts.leftovers() == []
 
 
-@pytest.fixture
-def llmapi(monkeypatch, tmp_path):
-    """Deployment demo-llmapi, on the stand-in of TensorRT-LLM with the engines of demo."""
-    driver = tmp_path / "bin" / "nvidia-smi"
-    driver.parent.mkdir()
-    driver.touch(0o755)
-    monkeypatch.setenv("PATH", f"{driver.parent}{os.pathsep}{os.environ['PATH']}")
-    stand_in(monkeypatch, load_deployment("demo"))
-    build_engines(load_deployment("demo-llmapi"), say=lambda line: None)
-
-
 @pytest.fixture(scope="module")
 def undisturbed(new_home):
     with pytest.MonkeyPatch.context() as patch:
@@ -101,13 +87,11 @@ def undisturbed(new_home):
             return trees(session.solve_many(PROBLEMS, n=8, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("deployment", "part"), [("demo", "generator"), ("demo-llmapi", "verifier")]
-)
+@pytest.mark.parametrize("part", ["generator", "verifier"])
 def test_an_engine_that_is_killed_is_opened_again_and_the_trees_are_the_same(
-    tts, llmapi, undisturbed, deployment, part
+    tts, undisturbed, part
 ):
-    with Session.open(deployment, server="embedded") as session:
+    with Session.open("demo", server="embedded") as session:
         killed = []
 
         def on_step(step):

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-from pydantic import ValidationError
 from tests.conftest import write_tokenizer
 from tests.serving.facts import unexpected
 
@@ -50,8 +48,3 @@ def test_the_file_of_the_tokens_lies_beside_an_engine_that_is_built_here(tensorr
     assert info["stop_token_ids"] == [4]
     assert info["encoded_vocab"][0] == ""  # special tokens are in no guided output
     assert json.loads(info["tokenizer_str"])["decoder"]["type"] == "ByteLevel"
-
-
-def test_target_llmapi_refuses_it_with_the_reason(tensorrt):
-    with pytest.raises(ValidationError, match="opened without one \\(skip_tokenizer_init\\)"):
-        tensorrt(target="llmapi", generator={"guided_decoding": True})

@@ -8,15 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from tts.build import paths
-from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, ExecutionSpec, ServerSpec, TensorRTEngine
 from tts.build.spec.thinking import ThinkingSpec
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import EngineLimits
 from tts.serving.repository.digest import deployment_digest
-from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import parse_config, render_repository
-from tts.serving.server.start import start_server
 
 Echo = Callable[..., Deployment]
 
@@ -109,10 +106,3 @@ def test_the_digest_is_about_the_code_that_serves(echo: Echo, templates: Path):
     digest = deployment_digest(echo())
     (templates / "common" / "prm" / "1" / "model.py").write_text("changed")
     assert deployment_digest(echo()) != digest
-
-
-def test_target_llmapi_is_refused_with_where_it_runs(tensorrt, tmp_path):
-    deployment = tensorrt(target="llmapi")
-    for refused in (render_repository, start_server, lambda it: render_manifests(it, tmp_path)):
-        with pytest.raises(ConfigError, match=r"server\.kind: embedded|for target tensorrt"):
-            refused(deployment)

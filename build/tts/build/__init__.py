@@ -3,14 +3,14 @@
 | module | job |
 |---|---|
 | spec, yaml_text, deployment_edit | the deployment file: read and validated; numbers set in it |
-| resolve, gguf/, hub_tokenizer | a GGUF file as a checkpoint; a tokenizer from the hub |
+| resolve, hub_tokenizer | a tokenizer from the hub |
 | checkpoint, checkpoint_files, model_config, weights | a Hugging Face checkpoint |
 | tokenizer, token_texts | its tokenizer; what each token spells |
 | verifiers/ | a verifier's dialogue as token ids; what it judges with |
 | inputs | what a role is made from (shape, weights, tokenizer, dialogue), each opened once |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
-| targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |
+| targets | the interface of a target; openvino/ and tensorrt/ are the two |
 | draft/ | the text of a new deployment file |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError
-from .input_files import Unreadable, is_file, parse_json, read_text
+from .input_files import Unreadable, parse_json, read_text
 from .user_paths import is_folder
 
 _FETCHED_BY = {"smollm2-135m-instruct": "scripts/fetch_smollm2"}
@@ -33,21 +33,22 @@ def read_json_object(file: Path) -> dict[str, Any]:
     return data
 
 
+def refuse_gguf(path: Path) -> None:
+    """Raise CheckpointError for a GGUF file in the place of a folder."""
+    if path.suffix.lower() == ".gguf":
+        raise CheckpointError(
+            f"{path} is a GGUF file, and a Hugging Face checkpoint folder is needed here.",
+            hint="llama.cpp reads GGUF files: set target to llama.cpp, or give the url of a "
+            "llama-server that runs, and as its tokenizer the folder or OWNER/NAME of the model.",
+        )
+
+
 def require_checkpoint_folder(checkpoint: Path) -> None:
     """Raises CheckpointError when there is no such folder, or it cannot be read."""
+    refuse_gguf(checkpoint)
     if not is_folder(checkpoint):
-        if checkpoint.suffix.lower() == ".gguf":
-            if is_file(checkpoint):
-                raise CheckpointError(
-                    f"The GGUF file {checkpoint} has not been made a checkpoint folder yet.",
-                    hint="tts build-engines does that.",
-                )
-            raise CheckpointError(
-                f"There is no GGUF file {checkpoint}.", hint=how_to_get(checkpoint)
-            )
         raise CheckpointError(
-            f"There is no checkpoint folder {checkpoint}.",
-            hint="Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder.",
+            f"There is no checkpoint folder {checkpoint}.", hint=how_to_get(checkpoint)
         )
     if not os.access(checkpoint, os.R_OK | os.X_OK):
         raise CheckpointError(f"There is no permission to read the checkpoint {checkpoint}.")
@@ -55,6 +56,6 @@ def require_checkpoint_folder(checkpoint: Path) -> None:
 
 def how_to_get(checkpoint: Path) -> str:
     """A hint for a missing checkpoint."""
-    if script := _FETCHED_BY.get(checkpoint.parent.name):
+    if script := _FETCHED_BY.get(checkpoint.name):
         return f"Fetch it, from the repository's folder: {script}"
-    return "Download the checkpoint to that place."
+    return "Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder."

@@ -16,6 +16,7 @@ from .spec import (
     EngineSpec,
     Role,
     RoleSpec,
+    StartedSpec,
     VerifierRole,
     VerifierSpec,
 )
@@ -60,6 +61,8 @@ class EngineInputs:
     @cached_property
     def shape(self) -> ModelConfig:
         """The shape as the role uses it: of the checkpoint, or as published before it is here."""
+        if isinstance(self.role_spec, StartedSpec):
+            return shape_of(self.folder, self.role_spec.target)
         if not isinstance(self.role_spec, EngineSpec):
             return shape_of(self.folder)
         return engine_shape(shape_of(self.folder, self.deployment.target), self.spec)

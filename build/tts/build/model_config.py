@@ -38,7 +38,7 @@ MIXTURES: Mapping[str, _Family] = {
     "Qwen2MoeForCausalLM": _Family(qkv_bias=True, output_bias=False),
     "Qwen3MoeForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True),
 }
-"""Mixtures of experts, supported by targets tensorrt and llmapi only."""
+"""Mixtures of experts, supported by target tensorrt only."""
 MAX_LAYERS = 10_000
 """Far above any model: every layer's tensors are looked up one by one."""
 _EXPERT_FIELDS = (

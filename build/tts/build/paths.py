@@ -4,12 +4,11 @@
 |---|---|---|
 | deployments, checkpoints, templates | engines/, triton_repo/ | <site-packages>/tts/bundled/ |
 | built engines, repositories, server files | engines/built/ | <user data>/tts-toolkit/built/ |
-| checkpoints made of GGUF files | engines/checkpoints/imported/ | <user data>/.../imported/ |
 | runs | runs/ | <user data>/tts-toolkit/runs/ |
 | downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
 | keys and request log of the gateway | gateway/ | <user data>/tts-toolkit/gateway/ |
 
-`TTS_HOME` moves the last five rows anywhere. Files that can be computed again are in the user's
+`TTS_HOME` moves the last four rows anywhere. Files that can be computed again are in the user's
 cache folder.
 """
 
@@ -88,21 +87,8 @@ def _usable(override: str) -> Path:
 
 def built_dir(deployment: str) -> Path:
     """Folder of everything made from one deployment: engines, model repository, server files."""
-    return _among_engines("built") / deployment
-
-
-def imported_dir() -> Path:
-    """Folder of the checkpoints that were made of GGUF files."""
-    return _among_engines("checkpoints/imported" if _in_place() else "imported")
-
-
-def _among_engines(folder: str) -> Path:
-    """A folder of files made from checkpoints: in a checkout, beside the other checkpoints."""
-    return (home() / "engines" if _in_place() else home()) / folder
-
-
-def _in_place() -> bool:
-    return _IN_CHECKOUT and home() == _CHECKOUT
+    in_place = _IN_CHECKOUT and home() == _CHECKOUT
+    return (home() / "engines" if in_place else home()) / "built" / deployment
 
 
 def engine_dir(deployment: str, role: str) -> Path:

@@ -1,8 +1,8 @@
 """From the models that a deployment names to the folders that everything else reads.
 
-A GGUF file becomes a checkpoint folder, a name on the Hugging Face hub the folder of its tokenizer.
-The first time that takes a while, and writes or fetches files: so it is a step of its own, which
-`load_deployment` leaves to the commands that need the models.
+A name on the Hugging Face hub becomes the folder of its tokenizer. The first time that fetches
+files: so it is a step of its own, which `load_deployment` leaves to the commands that need the
+models.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .gguf import SUFFIX
 from .shown_text import Say
-from .spec import Deployment, RoleSpec, load_deployment
+from .spec import Deployment, RemoteSpec, RoleSpec, StartedSpec, load_deployment
 
 
 def say_on_stderr(line: str) -> None:
@@ -31,47 +30,15 @@ def open_deployment(name_or_file: str | Path, say: Say = say_on_stderr) -> Deplo
 def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployment:
     """The deployment with the folders of its models; `say` gets a line before a long step.
 
-    Raises CheckpointError for a GGUF file or a tokenizer that cannot be had, BuildError where a
-    folder cannot be written.
+    Raises CheckpointError for a tokenizer that cannot be had, BuildError where a folder cannot be
+    written.
     """
     update: dict[str, RoleSpec] = {}
-    for role, engine in deployment.engines().items():
-        folder = _folder(engine.checkpoint, say)
-        update[role] = engine.model_copy(update={"checkpoint": folder})
-    _share(deployment, update)
-    for role, remote in deployment.remotes().items():
-        if remote.tokenizer.is_absolute():
-            folder = _folder(remote.tokenizer, say)
-        else:
+    for role, spec in deployment.roles().items():
+        served = isinstance(spec, RemoteSpec | StartedSpec)
+        if served and not spec.tokenizer_folder.is_absolute():
             from .hub_tokenizer import tokenizer_folder
 
-            folder = tokenizer_folder(str(remote.tokenizer), say)
-        update[role] = remote.model_copy(update={"tokenizer": folder})
+            folder = tokenizer_folder(str(spec.tokenizer_folder), say)
+            update[role] = spec.model_copy(update={"tokenizer": folder})
     return deployment.model_copy(update=update)
-
-
-def with_made_folders(deployment: Deployment) -> Deployment:
-    """The deployment with the folders that were made of its GGUF files before; makes none."""
-    from .gguf.folder import made_folder
-
-    update: dict[str, RoleSpec] = {}
-    for role, engine in deployment.engines().items():
-        folder = made_folder(engine.checkpoint)
-        update[role] = engine.model_copy(update={"checkpoint": folder})
-    _share(deployment, update)
-    return deployment.model_copy(update=update)
-
-
-def _share(deployment: Deployment, update: dict[str, RoleSpec]) -> None:
-    """Give a verifier that is the generator's engine the generator's folder."""
-    if deployment.shares_engine:
-        folder = {"checkpoint": update["generator"].tokenizer_folder}
-        update["verifier"] = deployment.verifier_model.model_copy(update=folder)
-
-
-def _folder(path: Path, say: Say) -> Path:
-    if path.suffix.lower() != SUFFIX:
-        return path
-    from .gguf.folder import checkpoint_folder
-
-    return checkpoint_folder(path, say)

@@ -57,9 +57,5 @@ def target_module(target: Target) -> TargetModule:
             from .tensorrt import target as tensorrt_target
 
             return tensorrt_target
-        case "llmapi":
-            from .llmapi import target as llmapi_target
-
-            return llmapi_target
-        case "openai":
-            raise ConfigError("Target openai builds nothing: its engines run already.")
+        case _:
+            raise ConfigError(f"Target {target} builds nothing.")

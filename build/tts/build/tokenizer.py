@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as _Tokenizer
 
 from .chat_template import TemplateFailed, render, variables_of
-from .checkpoint_files import read_json_object
+from .checkpoint_files import read_json_object, refuse_gguf
 from .control_tokens import MARK, MarkedTexts, any_of, inert, is_control
 from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
@@ -54,6 +54,7 @@ class Tokenizer:
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
         if not is_file(file):
+            refuse_gguf(checkpoint)
             raise CheckpointError(
                 f"{checkpoint} has no tokenizer.json.",
                 hint="Only fast tokenizers are supported: save the tokenizer with transformers.",

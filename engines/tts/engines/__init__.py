@@ -1,7 +1,7 @@
 """Engines in process: those that Triton runs, and those that only take time.
 
     Triton ─> triton_model ─> engine_thread ─> engine_client ─> engine_process ─> engine
-                                       a session ─> engine_client ─> engine_process ─> llmapi.host
+                                       a session ─> engine_client ─> engine_process ─> engine
 
 | module | job |
 |---|---|
@@ -22,6 +22,5 @@
 | responses | from tokens to output tensors |
 | iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
 | statistics | what each iteration did, as data and under TensorRT-LLM's metric names |
-| llmapi | an engine on TensorRT-LLM's `LLM(...)`, in an engine's process |
 | simulated | engines on a GPU that only take (virtual) time |
 """

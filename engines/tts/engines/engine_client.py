@@ -26,9 +26,8 @@ from .engine_messages import (
     EngineReport,
     FromEngine,
     Messages,
+    Open,
     Opened,
-    Opening,
-    OpenLlm,
     Submissions,
     encode,
 )
@@ -50,7 +49,7 @@ class EngineClient(asyncio.Protocol):
 
     def __init__(
         self,
-        opening: Opening,
+        opening: Open,
         on_statistics: Callable[[Statistics], None],
         on_death: Callable[[str, str | None], None],
         keeps_output: bool,
@@ -92,7 +91,7 @@ class EngineClient(asyncio.Protocol):
     @classmethod
     async def open(
         cls,
-        opening: Opening,
+        opening: Open,
         *,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
         on_death: Callable[[str, str | None], None] = lambda how, said: None,
@@ -153,10 +152,7 @@ class EngineClient(asyncio.Protocol):
 
     def kill(self) -> None:
         """End the process at once: its results are no longer needed, and it keeps no files."""
-        if isinstance(self._opening, OpenLlm):  # it has processes of its own, which it ends first
-            self._process.terminate()
-        else:
-            self._process.kill()
+        self._process.kill()
 
     async def aclose(self) -> None:
         """Fail the remaining requests, end the engine's process and wait for it."""

@@ -41,21 +41,6 @@ class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Where the texts of the tokens are, for an engine that takes guides."""
 
 
-class OpenLlm(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """First message to an engine of target llmapi: what to open TensorRT-LLM's `LLM` with."""
-
-    engine_dir: Path
-    limits: EngineLimits
-    arguments: dict[str, Any]
-    devices: tuple[int, ...]
-    """Its GPUs, one for each rank."""
-    labels: dict[int, float]
-    """Token ids of the labels that scores are made of, with their weights; empty without any."""
-
-
-Opening = Open | OpenLlm
-
-
 class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Stop words that many requests have, which a large vocabulary may have thousands of."""
 
@@ -97,7 +82,7 @@ class EngineReport(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Those published since the last report, the oldest first."""
 
 
-ToEngine = Open | OpenLlm | Words | Submit | Cancel
+ToEngine = Open | Words | Submit | Cancel
 FromEngine = Opened | EngineReport
 
 

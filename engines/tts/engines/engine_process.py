@@ -1,9 +1,8 @@
 """The process of an engine: `python -m tts.engines.engine_process SOCKET`.
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. An engine in a process of its own does
-not delay incoming requests or outgoing answers; an `LLM` of target llmapi sees its own GPUs alone.
-SOCKET is the file descriptor of the connection to whoever opened it (`engine_client`); its end ends
-this process.
+not delay incoming requests or outgoing answers. SOCKET is the file descriptor of the connection to
+whoever opened it (`engine_client`); its end ends this process.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from .engine_messages import (
     MessageReader,
     Open,
     Opened,
-    OpenLlm,
     ToEngine,
     encode,
 )
@@ -141,7 +139,7 @@ class EngineConnection:
 
 
 def _open(opening: Open, connection: EngineConnection) -> Engine:
-    from .engine import Engine  # only here: TensorRT-LLM's image has no OpenVINO
+    from .engine import Engine
 
     config = read_engine_config(opening.engine_dir)
     vocabulary = None
@@ -162,13 +160,10 @@ def _open(opening: Open, connection: EngineConnection) -> Engine:
     )
 
 
-def _die_with_parent(by: signal.Signals) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
-
-
 def main() -> None:
     """Serve the connection that the command line names, until it ends."""
-    _die_with_parent(signal.SIGKILL)  # even in the middle of a step
+    # dies with its parent, even in the middle of a step
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     # the lowest number that is free: `select` takes none from 1024 on, and a program may have more
     link = os.dup(given := int(sys.argv[1]))
@@ -180,10 +175,7 @@ def main() -> None:
                 return
         (opening,) = messages
         try:
-            if isinstance(opening, OpenLlm):
-                _serve_llm(opening, ours)
-            else:
-                _serve(opening, ours)
+            _serve(opening, ours)
         except EngineError as error:  # the engine must not be used any more
             sys.exit(str(error))
 
@@ -199,21 +191,6 @@ def _serve(opening: Open, ours: socket.socket) -> None:
     ours.setblocking(False)
     engine.run(connection)
     connection.finish()
-
-
-def _serve_llm(opening: OpenLlm, ours: socket.socket) -> None:
-    import asyncio
-
-    from .llmapi.process import open_host, serve
-
-    _die_with_parent(signal.SIGTERM)  # its ranks end with it only if it may end them
-    try:
-        host = open_host(opening)
-    except TtsError as error:
-        ours.sendall(encode(Opened(str(error))))
-        return
-    ours.sendall(encode(Opened(None)))
-    asyncio.run(serve(host, ours))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from tts.build import paths
 from tts.build.inputs import Inputs
-from tts.build.llmapi.target import llm_arguments
-from tts.build.manifest import EngineConfig, read_engine_config
+from tts.build.manifest import read_engine_config
 from tts.build.openvino.threads import threads_of
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Deployment, Role
 
-from .engine_messages import Open, OpenLlm
+from .engine_messages import Open
 from .generate_request import EngineLimits
 
 
@@ -35,37 +33,7 @@ def opening_of(
     folder = paths.engine_dir(deployment.name, role)
     engine = read_engine_config(folder)
     guided = role == "generator" and deployment.generator.guided_decoding
-    limits = replace(
-        _limits(spec, engine),
-        decoupled=decoupled,
-        guided_end_id=engine.eos_token_ids[0] if guided else None,
-    )
-    return Open(
-        folder,
-        limits,
-        threads=threads_of(deployment, inputs=inputs)[role],
-        statistics_s=statistics_s,
-        iteration_log=iteration_log,
-        tokenizer_dir=spec.checkpoint if guided else None,
-    )
-
-
-def llm_opening_of(deployment: Deployment, role: Role) -> OpenLlm:
-    """The message that opens an engine of target llmapi; BuildError for one that is not built."""
-    spec = deployment.engines()[role]
-    folder = paths.engine_dir(deployment.name, role)
-    engine = read_engine_config(folder)
-    return OpenLlm(
-        folder,
-        _limits(spec, engine),
-        llm_arguments(spec),
-        devices=spec.placement.replicas[0],
-        labels=dict(zip(engine.label_token_ids or (), engine.label_weights or (), strict=True)),
-    )
-
-
-def _limits(spec: EngineSpec, engine: EngineConfig) -> EngineLimits:
-    return EngineLimits(
+    limits = EngineLimits(
         vocab_size=engine.vocab_size,
         max_seq_len=spec.max_seq_len,
         max_num_tokens=spec.max_num_tokens,
@@ -76,4 +44,14 @@ def _limits(spec: EngineSpec, engine: EngineConfig) -> EngineLimits:
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
         writes=engine.output_vocab_size >= engine.vocab_size,
+        decoupled=decoupled,
+        guided_end_id=engine.eos_token_ids[0] if guided else None,
+    )
+    return Open(
+        folder,
+        limits,
+        threads=threads_of(deployment, inputs=inputs)[role],
+        statistics_s=statistics_s,
+        iteration_log=iteration_log,
+        tokenizer_dir=spec.checkpoint if guided else None,
     )

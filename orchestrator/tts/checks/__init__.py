@@ -9,6 +9,7 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | checkpoints | that both checkpoints are there, of files, whole, and long enough for max_seq_len |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
 | build_settings | what is built and how |
+| started | engines that are started: memory, programs, options, ports |
 | placement | GPUs, their memory, and the machine's |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
 | searches | strategies, what guided decoding needs, how much is in flight at a time |
@@ -19,7 +20,8 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | measured | that the verifier is still the one that its calibration was measured with |
 | findings | how a check reports a finding, and the look at a path |
 | after_build | the lists of checks that need a build, a repository or a server |
-| observation | how what is seen of a machine, or of a first run, is told |
+| observation | how what is seen of a machine is told |
+| start_log | the KV pools of a TensorRT-LLM server's last start |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
@@ -47,7 +49,17 @@ def tensorrt(inputs: Inputs) -> Iterator[Finding]:
             yield from check(inputs)
 
 
+def started_engines(inputs: Inputs) -> Iterator[Finding]:
+    """What can be known of engines before they are started."""
+    if inputs.deployment.started():
+        from . import started  # which brings the tables of engines
+
+        for check in started.CHECKS:
+            yield from check(inputs)
+
+
 BEFORE_BUILD: Sequence[Check] = (
+    started_engines,
     checkpoints.checkpoints,
     checkpoints.checkpoint_files,
     checkpoints.lengths,

@@ -13,7 +13,6 @@ from tts.build.tensorrt.commands import (
     check_engine,
     is_calibrated,
 )
-from tts.build.tensorrt.feasibility import check_feasible
 
 from .findings import no_folder, not_checked, refused
 
@@ -21,12 +20,9 @@ from .findings import no_folder, not_checked, refused
 def buildable(inputs: Inputs) -> Iterator[Finding]:
     """GPU, precision, parallelism and architecture, as TensorRT-LLM takes them."""
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
-    if inputs.deployment.target == "llmapi":
-        why = "TensorRT-LLM refuses it when it loads the checkpoint"
-    check = check_feasible if inputs.deployment.target == "llmapi" else check_engine
     for engine in inputs.known():
         try:
-            check(inputs.deployment, engine.role, engine.shape)
+            check_engine(inputs.deployment, engine.role, engine.shape)
         except ConfigError as error:
             yield refused(error, inputs.deployment, engine.role, why)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
-from tts.build.checkpoint_files import how_to_get
+from tts.build.checkpoint_files import how_to_get, refuse_gguf
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.findings import Finding
-from tts.build.gguf import SUFFIX
 from tts.build.inputs import Inputs
 
 from .findings import no_file, no_folder, not_checked, refused
@@ -26,11 +25,7 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
         if not engine.is_here:
             published = engine.is_published
             yield not_checked(
-                (
-                    f"there is no {spec.checkpoint}"
-                    if spec.checkpoint.suffix == SUFFIX
-                    else f"{spec.checkpoint} has no config.json"
-                )
+                f"{spec.checkpoint} has no config.json"
                 + ("; its shape is the published one" if published else ""),
                 where,
                 "the engine is made from its weights"
@@ -69,6 +64,11 @@ def checkpoint_files(inputs: Inputs) -> Iterator[Finding]:
         folder = spec.checkpoint
         why = "it would be taken for missing"
         fix = "Download or save the checkpoint again."
+        try:
+            refuse_gguf(folder)
+        except CheckpointError as error:
+            yield refused(error, inputs.deployment, f"{role}.checkpoint", why)
+            continue
         if what := no_folder(folder):
             yield Finding(
                 f"{folder} {what}",

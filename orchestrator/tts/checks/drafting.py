@@ -23,14 +23,12 @@ from tts.build.draft import (
     ServedModel,
 )
 from tts.build.errors import CheckpointError, ConfigError, TtsError
-from tts.build.gguf.folder import checkpoint_folder
 from tts.build.hub_tokenizer import names_repository
 from tts.build.input_files import Unreadable, is_file, read_text, require_path
 from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
-from tts.build.resolve import say_on_stderr
-from tts.build.spec import FORMATS, HeadKind, RemoteVerifier, Role
+from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
 from tts.build.spec.remote import Url
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
@@ -126,7 +124,7 @@ def _reason(error: ValidationError) -> str:
 def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel:
     """The model of a server, for a file in the folder `base`; raises ConfigError.
 
-    `tokenizer` is a folder or GGUF file, or OWNER/NAME of the hub.
+    `tokenizer` is a folder, or OWNER/NAME of the hub.
     """
     _require_path(tokenizer)
     if is_there(Path(tokenizer).expanduser()):
@@ -140,19 +138,33 @@ def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel
     return ServedModel(server.url, tokenizer, server.said.context if server.said else None)
 
 
-def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
+def compiled_model(
+    named: str, role: Role, base: Path, tokenizer: str | None = None
+) -> CompiledModel:
     """The model of a checkpoint folder, a GGUF file or a name of the hub, for a file in `base`.
 
-    Raises ConfigError if there is none, CheckpointError for one that cannot be used.
+    `tokenizer`, of a GGUF file, is a folder or OWNER/NAME of the hub. Raises ConfigError if there
+    is none, CheckpointError for one that cannot be used.
     """
     _require_path(named)
     path = Path(named).expanduser()
     if named == DEMO and not is_there(path):
         path = paths.deployments_dir().parent / "checkpoints" / f"demo-{role}"
         named = str(path)
+    if path.suffix.lower() == GGUF and is_file(path):
+        if tokenizer is None:
+            raise ConfigError(
+                f"--{role}-tokenizer is missing: {named} is a GGUF file.",
+                hint="Name the folder of the original model's tokenizer.json, or its OWNER/NAME.",
+            )
+        on_hub = not is_there(Path(tokenizer).expanduser())
+        original = _compiled("", Path(tokenizer).expanduser())
+        where = tokenizer if on_hub else _from(base, tokenizer)
+        return CompiledModel(
+            _from(base, named), path.resolve(), original.positions, tokenizer=where
+        )
     if is_there(path):
-        folder = checkpoint_folder(path.resolve(), say_on_stderr)
-        return _compiled(_from(base, named), folder)
+        return _compiled(_from(base, named), path.resolve())
     if _may_be_on_hub(named):
         written = f"checkpoints/{named.rpartition('/')[2]}"
         return _compiled(written, base.resolve() / written, named)
@@ -160,7 +172,7 @@ def compiled_model(named: str, role: Role, base: Path) -> CompiledModel:
         return _compiled(_from(base, named), path.absolute(), known.source.removeprefix(_HUB))
     raise ConfigError(
         f"There is no checkpoint {named!r:.300}.",
-        hint="Name a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, or the "
+        hint="Name a checkpoint folder, OWNER/NAME on the Hugging Face hub, or the "
         "URL of a server that runs already.",
     )
 

@@ -104,6 +104,8 @@ def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     if isinstance(inputs.deployment.verifier, TextVerifier):
         return
     written, read = inputs.deployment.generator.max_seq_len, inputs.deployment.verifier.max_seq_len
+    if inputs.deployment.verifier.reads_thinking == "none":
+        written -= inputs.deployment.generator.thinking.budget_tokens or 0
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
         written = min(written, inputs.roles["generator"].shape.max_position_embeddings)
     if read < written:

@@ -17,19 +17,16 @@ def require_gpu(deployment: Deployment) -> None:
     if deployment.tensorrt is None or shutil.which("nvidia-smi"):
         return
     from tts.serving.server.lookup import find_server
+    from tts.serving.server.triton import Triton
 
-    if find_server(deployment):
+    if find_server(Triton(deployment)):
         return
     name = deployment.name
     raise ServerError(
         f"Deployment {name!r} runs on an NVIDIA GPU ({deployment.tensorrt.gpu}), and this machine "
         "has none: there is no nvidia-smi.",
-        hint="Run this on the machine with the GPU. What needs none: tts plan, tts lint"
-        + (
-            "."
-            if deployment.target == "llmapi"
-            else ", tts build-engines --dry-run, tts render and tts serve --dry-run."
-        ),
+        hint="Run this on the machine with the GPU. What needs none: tts plan, tts lint, "
+        "tts build-engines --dry-run, tts render and tts serve --dry-run.",
     )
 
 

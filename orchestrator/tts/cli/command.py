@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from .completion import deployments
+from .redaction import without_secrets
 
 _WORDS = "tts.words"
 _SEVERAL = {
@@ -63,8 +64,6 @@ class Command(_Plain, TyperCommand):
 
 def command_line(context: Any) -> list[str]:
     """The command line of a command of `tts` itself, word by word, without secrets."""
-    from tts.checks.first_run.excerpts import without_secrets
-
     return ["tts", *map(without_secrets, context.meta[_WORDS])]
 
 

@@ -91,21 +91,9 @@ def doctor(
             help="A deployment file or a bundled name: its engines, and their threads here.",
         ),
     ] = None,
-    first_run: Annotated[
-        bool,
-        typer.Option(
-            "--first-run",
-            help="Check, build and start DEPLOYMENT on this machine's GPU, compare the start with "
-            "the memory plan, and write a report. Exit code 1: something is wrong, 3: not all of "
-            "it can be done here.",
-        ),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what this machine can run and what is missing, in plain words."""
-    if first_run:
-        _first_run(deployment, as_json=as_json)
-        return
     from tts.build.spec import load_deployment
     from tts.checks.machine import diagnose
     from tts.reports.console import consoles
@@ -121,46 +109,9 @@ def doctor(
         from .documents.deployments import DoctorDocument
 
         name = spec.name if spec else None
-        print_json(DoctorDocument(deployment=name, observations=observations, first_run=None))
+        print_json(DoctorDocument(deployment=name, observations=observations))
     else:
         for seen in observations:
             print_observation(out, seen)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
-
-
-def _first_run(name: str | None, *, as_json: bool) -> None:
-    from tts.build import paths
-    from tts.build.errors import ConfigError
-    from tts.build.resolve import open_deployment
-    from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
-    from tts.reports.console import consoles, say
-    from tts.reports.findings import (
-        closing_sentence,
-        first_run_report,
-        print_observation,
-        write_report,
-    )
-
-    if name is None:
-        raise ConfigError(
-            "--first-run needs a deployment.",
-            hint="On a new machine begin with the bundled pair: tts doctor demo-gpu --first-run",
-        )
-    spec = open_deployment(name)
-    require_first_run(spec)
-    out, err = consoles()
-    told = err if as_json else out
-    run = FirstRun(spec)
-    file = paths.runs_dir() / f"first-run-{spec.name}.md"
-    try:
-        take_steps(run, lambda seen: print_observation(told, seen), say)
-    finally:  # an interrupted one is worth a report as well
-        write_report(file, first_run_report(run))
-    told.print(f"\n{closing_sentence(run)}\n{file}", markup=False, soft_wrap=True)
-    if as_json:
-        from .documents.deployments import DoctorDocument, FirstRunDocument
-
-        done = FirstRunDocument(steps=run.observations, report=str(file))
-        print_json(DoctorDocument(deployment=spec.name, observations=[], first_run=done))
-    raise typer.Exit(run.exit_code)

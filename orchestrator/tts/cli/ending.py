@@ -4,7 +4,6 @@
 |---|---|
 | 0 | it did what it was asked |
 | 1, 2 | an error meant for the user (tts.build.errors), a wrong option, no memory left |
-| 3 | `tts doctor --first-run`: nothing is wrong, but this machine cannot do all of it |
 | 70 | a bug of ours; the traceback is in a file of the user's state (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
 | 141 | whoever read its output went away, as in `tts report RUN | head -1` |

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from tts.checks.drafting import NamedServer
 
 
-Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+Target = Literal["openvino", "tensorrt", "openai", "vllm", "sglang", "llama.cpp", "trtllm-serve"]
 """The targets of a deployment, here as importing its model takes too long for a help text."""
 
 
-_ON_GPUS = ("tensorrt", "llmapi")
+_ON_GPUS = ("tensorrt",)
 _DEMO = "demo"
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
@@ -55,10 +56,12 @@ def init(
     target: Annotated[
         Target | None,
         typer.Option(
+            "--engine",
             "--target",
             metavar="NAME",
-            help="openvino (this CPU), tensorrt or llmapi (NVIDIA GPUs), or openai (both models "
-            "on servers that run already).",
+            help="What runs the models: vllm, sglang, llama.cpp or trtllm-serve (started by tts), "
+            "openvino (this CPU) or tensorrt (NVIDIA GPUs), for which they are compiled, or openai "
+            "(both models on servers that run already).",
             show_default="what suits this machine",
         ),
     ] = None,
@@ -85,7 +88,8 @@ def init(
         typer.Option(
             "--generator-tokenizer",
             metavar="MODEL",
-            help="For a generator with a URL: the folder of its tokenizer, or OWNER/NAME.",
+            help="For a generator with a URL, or a GGUF file: the folder of its tokenizer, or "
+            "OWNER/NAME.",
             show_default="the model's name at the server",
         ),
     ] = None,
@@ -94,7 +98,7 @@ def init(
         typer.Option(
             "--verifier-tokenizer",
             metavar="MODEL",
-            help="The same for a verifier with a URL.",
+            help="The same for the verifier.",
             show_default="the model's name at the server",
         ),
     ] = None,
@@ -121,13 +125,13 @@ def init(
     judges = _judge(writes.text if verifier is None else verifier, writes, verifier_tokenizer, base)
     chosen = target or _usual_target(writes, judges, machine)
     _require_possible(chosen, writes, judges)
-    if chosen in _ON_GPUS:
+    if chosen in _ON_GPUS or gpu:
         machine = _with_gpu(machine, gpu)
-        if verifier is None and judges == writes:
-            raise ConfigError(
-                "--verifier is missing.",
-                hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
-            )
+    if chosen in _ON_GPUS and verifier is None and judges == writes:
+        raise ConfigError(
+            "--verifier is missing.",
+            hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
+        )
     choices = _choices(file, chosen, writes, judges)
     said = judges.server.said if judges.server else None
     choices = with_system_prompt(with_format(choices, base, _format(format_, judges), said))
@@ -159,7 +163,7 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     from tts.reports.console import say
 
     if not is_url(text):
-        return _Named(text, compiled_model(text, role, base))
+        return _Named(text, compiled_model(text, role, base, tokenizer))
     server = ask_server(text)
     found = server.tokenizer if tokenizer is None else tokenizer
     if found is None:
@@ -186,9 +190,21 @@ def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Nam
 
 def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
     compiled = writes.is_compiled + judges.is_compiled
+    if any(each.text.lower().endswith(".gguf") for each in (writes, judges)):
+        return "llama.cpp"
     if compiled < 2:
         return "openvino" if compiled else "openai"
-    return "tensorrt" if machine.gpu else "openvino"
+    return _started_here() if machine.gpu else "openvino"
+
+
+def _started_here() -> Target:
+    """The engine for GPUs that is installed here; vLLM where none is."""
+    from tts.build.started.engines import ENGINES
+
+    for target, engine in ENGINES.items():
+        if target != "llama.cpp" and shutil.which(engine.program[0]):
+            return target
+    return "vllm"
 
 
 def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
@@ -322,6 +338,8 @@ def _next(named: str, choices: Choices) -> list[str]:
     """The two commands that come next."""
     if choices.target == "openai":
         return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
+    if choices.is_started:
+        return [f"tts plan {named}", f'tts solve {named} "QUESTION"']
     return [f"tts lint {named}", f"tts build-engines {named}"]
 
 
@@ -332,7 +350,7 @@ def _downloads(file: Path, choices: Choices) -> list[str]:
     missing = {
         model.repository: file.expanduser().parent / model.checkpoint
         for model in (choices.generator, choices.verifier)
-        if isinstance(model, CompiledModel) and model.repository
+        if isinstance(model, CompiledModel) and model.repository and not choices.is_started
     }
     return [
         f"hf download {repository} --local-dir {shlex.quote(str(folder))} --exclude 'original/*'"

@@ -93,7 +93,7 @@ def _deployments() -> list[ListedDeployment]:
             ListedDeployment(
                 name=name,
                 target=data["target"],
-                gpu=data.get("tensorrt", {}).get("gpu"),
+                gpu=data.get("gpu") or data.get("tensorrt", {}).get("gpu"),
                 built=any(is_folder(built / role) for role in ("generator", "verifier"))
                 if needs_build
                 else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,16 +26,23 @@ def plan(
 ) -> None:
     """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
     from tts.build.deployment_edit import write_values
-    from tts.build.resolve import open_deployment
-    from tts.build.spec import deployment_file
+    from tts.build.resolve import resolve_models
+    from tts.build.spec import deployment_file, load_deployment
+    from tts.build.started.memory import is_known
     from tts.build.tensorrt.memory_plan import plan_memory
     from tts.reports.console import consoles, say
-    from tts.reports.memory_plan import print_memory_plan, print_pools
+    from tts.reports.memory_plan import print_headroom, print_memory_plan, print_pools
 
     out, _ = consoles()
-    spec = open_deployment(deployment)
+    spec = load_deployment(deployment)
+    if spec.engines() or not all(map(is_known, spec.started().values())):
+        spec = resolve_models(spec)
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
+    if spec.started():
+        _plan_started(out, spec, write=write, as_json=as_json)
+        if as_json or spec.target != "openvino":
+            return
     if not spec.engines():
         if as_json:
             from .documents.deployments import plan_document
@@ -49,6 +57,7 @@ def plan(
     wanted = {role: engine.tokens for role, engine in planned.engines.items()}
     if not as_json:
         print_memory_plan(out, planned)
+        print_headroom(out, planned)
         print_pools(out, planned, given, wanted)
     file = deployment_file(deployment) if write and given != wanted else None
     if file:
@@ -62,6 +71,47 @@ def plan(
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
     elif given != wanted:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
+
+
+def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
+    from tts.build.errors import CheckpointError, ConfigError
+    from tts.build.started.command import command_of
+    from tts.build.started.memory import budgets, plan_started
+    from tts.reports.memory_plan import print_budgets, print_memory_plan
+
+    if write:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: its engines are started, with the memory that is "
+            "planned at each start.",
+            hint="Leave --write out. kv_gib in the file states a KV cache in place of the plan's.",
+        )
+    planned = None
+    if deployment.gpu:
+        with suppress(CheckpointError):  # of a shape that is not known: the file states its pools
+            planned = plan_started(deployment)
+    shares, first = budgets(deployment), 8000
+    lines = {
+        role: command_of(
+            deployment,
+            role,
+            first + place if spec.port == "auto" else spec.port,
+            budget=shares[role],
+        )
+        for place, (role, spec) in enumerate(deployment.started().items())
+    }
+    if as_json:
+        from .documents.deployments import gpu_memory, plan_document
+
+        memory = gpu_memory(planned, {}) if planned else None
+        print_json(plan_document(deployment, on_gpus=memory, commands=lines))
+        return
+    if planned:
+        print_memory_plan(out, planned)
+    else:
+        print_budgets(out, deployment, shares)
+    out.print("\nThe command lines, as `tts serve` starts them on free ports and with a key:")
+    for role, line in lines.items():
+        out.print(f"\n# {role}\n{line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from tts.build.errors import (
 from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
 from tts.engines.engine_client import EngineClient
-from tts.engines.engine_messages import Open, Opening
+from tts.engines.engine_messages import Open
 from tts.engines.generate_request import (
     EngineLimits,
     GenerateRequest,
@@ -56,20 +56,19 @@ from .triton_requests import HOST_SHAPING
 logger = logging.getLogger(__name__)
 
 _NO_WORDS: Sequences = ()
+_ENGINE = "the OpenVINO engine"
 
 
 class EmbeddedEngine:
     """One engine, through the restarts of its process."""
 
     def __init__(
-        self, model: str, opening: Opening, answer_timeout_s: float = ANSWER_TIMEOUT_S
+        self, model: str, opening: Open, answer_timeout_s: float = ANSWER_TIMEOUT_S
     ) -> None:
         """`model` is the name that errors have for it."""
         self.model = model
         self._silence = Silence(f"Model {model}", answer_timeout_s)
         self.limits = opening.limits
-        self.host = isinstance(opening, Open)
-        """Whether it is ours of target openvino, which changes distributions."""
         self.patience_s = PATIENCE_S
         """How long a request is sent again once the engine is gone for good."""
         self.listeners: list[Callable[[Statistics], None]] = []
@@ -338,12 +337,7 @@ class EmbeddedGenerator(StreamingGenerator):
     def _request(self, call: GenerateCall) -> GenerateRequest:
         ids, limits = call.input_ids, self._engine.limits
         greedy = call.temperature == 0
-        # TensorRT-LLM's TorchSampler takes penalties and does not apply them (#9442) until #16485,
-        # and which of a request's stops min_tokens holds back is not known
-        known, engine = (
-            (HOST_SHAPING, "the OpenVINO engine") if self._engine.host else ((), "TensorRT-LLM")
-        )
-        refuse_top(call, engine)
+        refuse_top(call, _ENGINE)
         return GenerateRequest(
             ids.astype(np.int64),
             max(1, min(call.max_new_tokens, limits.max_seq_len - len(ids))),
@@ -355,7 +349,7 @@ class EmbeddedGenerator(StreamingGenerator):
             0 if greedy else call.top_k,
             0 if greedy else call.seed,
             guide=call.guide,
-            **shaped(call, known, engine),
+            **shaped(call, HOST_SHAPING, _ENGINE),
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:

@@ -14,5 +14,5 @@
 | study_page | what `tts study` shows: advice, and its page |
 | measurement | a verifier measured on labels: the table, the sentences, its page |
 | page | `report.html`: figures and search trees on one page that opens offline |
-| findings | what `tts lint`, `tts doctor` and a first run have found |
+| findings | what `tts lint` and `tts doctor` have found |
 """

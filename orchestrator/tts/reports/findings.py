@@ -1,21 +1,15 @@
-"""What `tts lint` and `tts doctor` print: findings, this machine, a first run and its report."""
+"""What `tts lint` and `tts doctor` print: findings, and this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
-from tts.build.errors import RunError
-from tts.build.tensorrt import contract
-
 if TYPE_CHECKING:
     from tts.build.findings import Finding
-    from tts.checks.first_run.steps import FirstRun
     from tts.checks.observation import Observation, State
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -54,148 +48,13 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}" + "s" * (count != 1)
 
 
-_STATES: dict[State, str] = {
-    "ok": "green",
-    "note": "yellow",
-    "missing": "red",
-    "wrong": "red",
-    "not here": "yellow",
-}
-_WIDTH = 140
-_NOTHING = "(nothing)"
+_STATES: dict[State, str] = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def print_observation(console: Console, seen: Observation) -> None:
-    """Print what was found, what was expected where it differs, and advice below it."""
+    """Print what was found, and advice below it."""
     mark = f"[{_STATES[seen.state]}]{seen.state:8}[/]"
     found = escape(" ".join(seen.found.split()))
     console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
-    if seen.expected and seen.state != "ok":
-        console.print(f"          expected: {escape(seen.expected)}", soft_wrap=True)
     for line in seen.advice.splitlines():
         console.print(f"          {escape(line)}", style="dim", soft_wrap=True)
-
-
-def closing_sentence(run: FirstRun) -> str:
-    """What a first run came to, and what to do now."""
-    states = [seen.state for seen in run.observations]
-    if "wrong" in states:
-        return (
-            "Something is not as expected: do what the lines above say, and run this again. If it "
-            "is not your machine or your file, please report it with this file:"
-        )
-    if "not here" in states:
-        return "What can be done on this machine is as expected; the rest needs another. Report:"
-    return (
-        f"Everything is as expected. Next: tts bench {run.deployment.named} "
-        "(docs/guides/gpu.md says what to compare). Report:"
-    )
-
-
-def first_run_report(run: FirstRun, now: datetime | None = None) -> str:
-    """The report as Markdown: no secrets, no prompts."""
-    when = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    parts = [
-        f"# First run of {run.deployment.name}, {when}",
-        "Written by `tts doctor --first-run`, to be attached to a bug report whole.",
-        "## Steps",
-        *_steps(run),
-        "## Versions",
-        _table(
-            ("of", "version"),
-            [
-                *run.versions.items(),
-                ("TensorRT-LLM, as expected", contract.TENSORRT_LLM),
-                ("container", contract.container_image(run.options.container)),
-            ],
-        ),
-        "## GPUs",
-        _table(
-            ("index", "name", "memory, MiB", "in use, MiB", "driver", "compute capability"),
-            [
-                (
-                    str(gpu.index),
-                    gpu.name,
-                    str(gpu.total // 2**20),
-                    str(gpu.used // 2**20),
-                    gpu.driver,
-                    gpu.capability,
-                )
-                for gpu in run.gpus
-            ],
-        ),
-        "## Deployment",
-        _fenced(_settings(run)),
-        "## Command of the server",
-        _fenced([run.command] if run.command else []),
-        "## Memory plan",
-        _fenced(_plan(run)),
-        "## Lint",
-        _fenced([f"{finding.severity}: {finding}" for finding in run.findings]),
-    ]
-    for name, lines in run.excerpts.items():
-        parts += [f"## Of {name}", _fenced(lines)]
-    from tts.checks.first_run.excerpts import scrubbed
-
-    return scrubbed("\n\n".join(parts) + "\n", run.deployment)
-
-
-def write_report(file: Path, text: str) -> None:
-    """Write a report, replacing an earlier one; raises RunError if the disk refuses."""
-    new = file.with_name(f".{file.name}.new")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(text, encoding="utf-8")
-        new.replace(file)
-    except OSError as error:
-        raise RunError(
-            f"The report cannot be written to {file}: {error.strerror or error}.",
-            hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
-        ) from error
-
-
-def _steps(run: FirstRun) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [
-        (seen.state, seen.what, seen.expected, seen.found, seen.advice) for seen in run.observations
-    ]
-    yield _table(("state", "step", "expected", "found", "what to do"), rows)
-
-
-def _settings(run: FirstRun) -> list[str]:
-    """The deployment without what makes prompts, and without its paths."""
-    lines = [f"name: {run.deployment.name}", f"tensorrt: {run.options.model_dump()}"]
-    for role, spec in run.deployment.engines().items():
-        kept = spec.model_dump(
-            mode="json", exclude={"checkpoint", "system_prompt", "template", "step_delimiter"}
-        )
-        lines += [f"{role}:", f"  checkpoint: {spec.checkpoint.name}"]
-        lines += [f"  {key}: {value}" for key, value in kept.items() if value is not None]
-    return lines
-
-
-def _plan(run: FirstRun) -> list[str]:
-    if run.plan is None:
-        return []
-    from .memory_plan import print_memory_plan
-
-    console = Console(width=_WIDTH, color_system=None)
-    with console.capture() as captured:
-        print_memory_plan(console, run.plan)
-    return [line.rstrip() for line in captured.get().splitlines()]
-
-
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    def row(cells: tuple[str, ...]) -> str:
-        return f"| {' | '.join(' '.join(cell.split()).replace('|', '/') for cell in cells)} |"
-
-    ruled = [row(header), "|" + "---|" * len(header), *map(row, rows)]
-    return "\n".join(ruled) if rows else _NOTHING
-
-
-def _fenced(lines: list[str]) -> str:
-    """Lines as they are; a fence longer than any in them."""
-    text = "\n".join(lines) or _NOTHING
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"

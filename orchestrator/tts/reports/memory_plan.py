@@ -12,7 +12,8 @@ from rich.text import Text
 
 from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import MIB, HostMemoryPlan, gib
-from tts.build.spec import Role
+from tts.build.spec import Deployment, Role
+from tts.build.started.memory import Budget
 from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan
 
 from .sheet import Sheet
@@ -22,12 +23,13 @@ _PARTS = {  # in the order in which the bar shows them
     "weights": "blue",
     "activations": "magenta",
     "workspaces": "yellow",
+    "graphs": "red",
     "generator KV": "green",
     "verifier KV": "cyan",
     "free": "bright_black",
 }
-_COLUMNS = ("weights", "activations", "logits", "workspaces", "transfer")
-_MARKS = dict(zip(_PARTS, "WAXGV.", strict=True))  # a pipe shows no colours
+_COLUMNS = ("weights", "activations", "logits", "workspaces", "graphs", "transfer")
+_MARKS = dict(zip(_PARTS, "WAXCGV.", strict=True))  # a pipe shows no colours
 
 
 def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
@@ -43,8 +45,13 @@ def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
         out.print(_bar(gpu, colours=out.is_terminal))
     out.print()
     out.print(engine_table(planned))
-    out.print(f"The verifier judges with {planned.judged_by}.", markup=False, soft_wrap=True)
+    if planned.judged_by:
+        out.print(f"The verifier judges with {planned.judged_by}.", markup=False, soft_wrap=True)
     out.print(_cost(planned), markup=False, soft_wrap=True)
+
+
+def print_headroom(out: Console, planned: MemoryPlan) -> None:
+    """Print what a GPU may have in use beside engines whose pools a fraction bounds as well."""
     out.print(
         f"Room on every GPU for what this plan does not know of: {_gib(planned.headroom)} GiB. "
         f"Beyond it kv_cache_free_gpu_mem_fraction ({KV_FRACTION:g}) cuts a pool short, and only "
@@ -72,18 +79,14 @@ def print_pools(
 def _gpu_table(gpu: GpuPlan) -> Sheet:
     table = Table(title=f"GPU {gpu.device}: {_gib(gpu.total)} GiB", title_justify="left")
     table.add_column("GiB")
-    for column in (*_COLUMNS, "KV cache", "sum"):
+    ranks = [place.memory for place in gpu.ranks]
+    columns = [name for name in _COLUMNS if any(getattr(memory, name) for memory in ranks)]
+    for column in (*columns, "KV cache", "sum"):
         table.add_column(column, justify="right", no_wrap=True)
     several = len({place.replica for place in gpu.ranks}) > 1
     for place in gpu.ranks:
         memory = place.memory
-        sizes = (
-            memory.weights,
-            memory.activations,
-            memory.logits,
-            memory.workspaces,
-            memory.transfer,
-        )
+        sizes = [getattr(memory, name) for name in columns]
         same = [other for other in gpu.ranks if other.role == place.role]
         kv = gpu.kv[place.role] // len(same)
         name = f"{place.role}, rank {place.rank}"
@@ -94,10 +97,10 @@ def _gpu_table(gpu: GpuPlan) -> Sheet:
             _gib(memory.fixed + kv),
         )
     if gpu.server:
-        blank = [""] * len(_COLUMNS)
-        blank[_COLUMNS.index("workspaces")] = _gib(gpu.server)
+        blank = [""] * len(columns)
+        blank[columns.index("workspaces")] = _gib(gpu.server)
         table.add_row("the server itself", *blank, "", _gib(gpu.server))
-    table.add_row("free", *[""] * len(_COLUMNS), "", _gib(gpu.free), style="dim")
+    table.add_row("free", *[""] * len(columns), "", _gib(gpu.free), style="dim")
     return Sheet(table)
 
 
@@ -108,6 +111,7 @@ def _bar(gpu: GpuPlan, colours: bool) -> Text:
         sizes["weights"] += place.memory.weights
         sizes["activations"] += place.memory.activations + place.memory.logits
         sizes["workspaces"] += place.memory.workspaces + place.memory.transfer
+        sizes["graphs"] += place.memory.graphs
     sizes |= {f"{role} KV": size for role, size in gpu.kv.items()}
     sizes["free"] = gpu.free
     shown = {part: size for part, size in sizes.items() if size}
@@ -171,6 +175,16 @@ def _cost(planned: MemoryPlan) -> str:
 
 def _gib(size: int) -> str:
     return f"{size / 1024**3:.2f}"
+
+
+def print_budgets(out: Console, deployment: Deployment, budgets: Mapping[Role, Budget]) -> None:
+    """Print what engines take that are started on CPUs, or whose shapes are not known."""
+    where = f"on {deployment.gpu}, whose shapes are not known" if deployment.gpu else "on CPUs"
+    out.print(f"[bold]{deployment.name}[/] {where}: a plan; nothing was run.", soft_wrap=True)
+    for role, budget in budgets.items():
+        weights = f"weights {gib(budget.weights)}, " if budget.weights else ""
+        holds = f" for {budget.kv_tokens:,} tokens" if budget.kv_tokens else ""
+        out.print(f"{role}: {weights}KV cache {gib(budget.kv_bytes)}{holds}", highlight=False)
 
 
 def print_host_memory(out: Console, plan: HostMemoryPlan, limit: MemoryLimit | None) -> None:

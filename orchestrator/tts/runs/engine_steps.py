@@ -3,7 +3,7 @@
     openvino   the engine host's iteration log      every step
     tensorrt   Triton's metrics nv_trt_llm_*        samples
 
-Of target llmapi nothing is recorded. The result is `EngineStep`, with None for values that a source
+The result is `EngineStep`, with None for values that a source
 does not have. A run has a file for each engine beside its log: `engine-steps/ENGINE.jsonl` has a
 line for each session of the run, an object that names the columns of what follows it: an array for
 each step that the engine made, whoever asked for its work. Nothing else depends on these files: a

@@ -323,9 +323,8 @@ class AsyncSession:
 
     @property
     def started_server(self) -> bool:
-        """Whether the server that is used was started for this session."""
-        server = self._engines.server
-        return server is not None and server.started
+        """Whether a server that is used was started for this session."""
+        return any(server.started for server in self._engines.servers)
 
     async def reset_prefix_caches(self) -> bool:
         """Let what follows find engines as cold as those of a server that has just started.
@@ -336,7 +335,7 @@ class AsyncSession:
         return await self.watched(self._engines.reset_prefix_caches())
 
     async def watched(self, running: Coroutine[Any, Any, T]) -> T:
-        """Run to the end while the server is well; ServerError says which part of it died.
+        """Run to the end while the servers are well; ServerError says which part of them died.
 
         Closing the session cancels it.
         """
@@ -345,7 +344,7 @@ class AsyncSession:
         except SessionError:
             running.close()
             raise
-        if engines.server:
+        if engines.servers:
             running = while_healthy(running, engines.check)
         task = asyncio.ensure_future(running)
         self._active.add(task)

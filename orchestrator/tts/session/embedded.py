@@ -17,7 +17,7 @@ from tts.build.spec import Deployment, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
 from tts.engines import wire
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
-from tts.engines.opening import llm_opening_of, opening_of
+from tts.engines.opening import opening_of
 from tts.engines.statistics import Statistics
 from tts.serving.server.loading import Loading
 
@@ -46,12 +46,11 @@ async def embedded_engines(
     if deployment.target == "tensorrt":
         raise ConfigError(
             f"Deployment {deployment.name} is of target tensorrt, whose engines run under Triton.",
-            hint="Leave out server.kind (or --server): embedded is for openvino and llmapi.",
+            hint="Leave out server.kind (or --server): embedded is for openvino.",
         )
     await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
-    llmapi = deployment.target == "llmapi"
     with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
-        if not llmapi and (short := shortage(require_memory(deployment))):
+        if short := shortage(require_memory(deployment)):
             say(short)
     began = time.monotonic()
     models = {
@@ -67,19 +66,13 @@ async def embedded_engines(
 
     async with AsyncExitStack() as stack:
         engines = {
-            role: EmbeddedEngine(
-                model,
-                llm_opening_of(deployment, role) if llmapi else opening_of(deployment, role),
-                deployment.answer_timeout_s,
-            )
+            role: EmbeddedEngine(model, opening_of(deployment, role), deployment.answer_timeout_s)
             for role, model in models.items()
         }
         connection = EmbeddedConnection(engines)
         stack.push_async_callback(connection.aclose)
-        # an LLM measures what of its GPU is free while it loads, so each has its turn
-        turns = asyncio.Semaphore(1 if llmapi else len(engines))
         opening = [
-            asyncio.ensure_future(_open(deployment, role, engine, partial(tell, role), turns))
+            asyncio.ensure_future(_open(deployment, role, engine, partial(tell, role)))
             for role, engine in engines.items()
         ]
         try:
@@ -97,7 +90,6 @@ async def _open(
     role: Role,
     engine: EmbeddedEngine,
     tell: Callable[..., None],
-    turns: asyncio.Semaphore,
 ) -> None:
     given_up = threading.Event()
     tell_part = in_loop(partial(tell, READING))
@@ -111,9 +103,8 @@ async def _open(
         await asyncio.to_thread(read)
     finally:
         given_up.set()  # a thread is not cancelled with the one who waits for it
-    async with turns:
-        tell(COMPILING)
-        await engine.open()
+    tell(COMPILING)
+    await engine.open()
     tell(OPEN)
 
 

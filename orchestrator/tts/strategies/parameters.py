@@ -147,13 +147,10 @@ def require_answer_form(config: SearchConfig, deployment: Deployment) -> None:
     delimiter = deployment.generator.step_delimiter
     constraint = answer_constraint(config.answer_regex, config.answer_schema, delimiter)
     if constraint and not deployment.generator.guided_decoding:
-        llmapi = deployment.target == "llmapi"
         raise ConfigError(
             "The answer is given a form (answer_regex or answer_schema), but the generator of "
             f"deployment {deployment.name} is served without guided decoding.",
-            hint="Target llmapi cannot: use target tensorrt."
-            if llmapi
-            else "Set generator.guided_decoding: true in the deployment.",
+            hint="Set generator.guided_decoding: true in the deployment.",
         )
 
 

@@ -285,6 +285,8 @@ class TrtllmServe(StandIn):
             logits = np.asarray([log_prob(ids, label) for label in labels])
             probs = logits - np.log(np.exp(logits).sum())
             top = dict(zip(map(TOKENIZER.token_texts.__getitem__, labels), probs, strict=True))
+            if body["logprobs"] > len(labels):  # another token that reads as a label
+                top[TOKENIZER.token_texts[labels[0]]] = -100.0
             token = labels[int(np.argmax(probs))]
             choice = self._choice(ids, [token], "length", {**body, "logprobs": 0})
             choice["logprobs"] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..spec import Gpu, HeadKind, Scores, Target
+from ..spec import STARTED, Gpu, HeadKind, Scores, Target
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A checkpoint that is compiled here."""
+    """A checkpoint that is compiled here, or loaded by an engine that is started."""
 
     checkpoint: str
     """Its path as the file is to give it."""
@@ -44,6 +44,13 @@ class CompiledModel:
     """The head or labels that it judges with, if it is a verifier."""
     scores: Scores = "steps"
     """What its head was trained to score."""
+    tokenizer: str = ""
+    """Where its tokenizer is, as the file is to give it, if it is a GGUF file."""
+
+    @property
+    def started_from(self) -> str:
+        """What an engine loads that fetches models itself."""
+        return self.repository or self.checkpoint
 
     @property
     def name(self) -> str:
@@ -101,7 +108,12 @@ class Choices:
     @property
     def on_gpus(self) -> bool:
         """Whether the engines are for NVIDIA GPUs."""
-        return self.target in ("tensorrt", "llmapi")
+        return self.target == "tensorrt"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the engines are servers that are started."""
+        return self.target in STARTED
 
     @property
     def guessed(self) -> bool:

@@ -7,10 +7,12 @@ models least are tried first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..errors import ConfigError
 from ..openvino.memory import gib, plan_host_memory
 from ..spec import PRECISIONS, Deployment, EngineSpec, Precision, VerifierSpec
+from ..started.memory import plan_started
 from ..tensorrt.contract import precision_problem
 from ..tensorrt.placements import Placement, place, placements
 from .facts import Machine
@@ -25,6 +27,8 @@ _FEW = 16
 """Requests of a pair that has little memory."""
 _SEQUENCES = 8
 """Sequences of full length that a pool should hold."""
+_STARTED_REQUESTS = (128, 64, 16)
+"""Requests of a generator that is started on GPUs."""
 _BATCHES = (512, 128)
 """Requests of a generator on GPUs."""
 
@@ -79,6 +83,47 @@ def _on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
         return narrow
     assert refused is not None  # every kind of GPU has a precision
     raise refused
+
+
+def started_on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
+    """The deployment of engines that are started with sizes that fit; raises ConfigError if none
+    do.
+    """
+    refused: ConfigError | None = None
+    narrow: Deployment | None = None
+    for gpus in [(0, 0)] if machine.gpus == 1 else [(0, 0), (0, 1)]:
+        for precision in ("auto", "fp8"):
+            for requests in _STARTED_REQUESTS:
+                tried = _started(deployment, gpus, precision, requests)
+                try:
+                    engines = plan_started(tried).engines
+                except ConfigError as error:
+                    refused = refused or error
+                    continue
+                generator = engines.get("generator")
+                if generator is None or generator.full_sequences >= _SEQUENCES:
+                    return tried
+                narrow = narrow or tried
+    if narrow:
+        return narrow
+    assert refused is not None
+    raise refused
+
+
+def _started(
+    deployment: Deployment, gpus: tuple[int, int], precision: str, requests: int
+) -> Deployment:
+    """The deployment with its engines on these GPUs, and so many requests in flight."""
+    update: dict[str, Any] = {}
+    for role, spec in deployment.started().items():
+        gpu = gpus[role == "verifier"]
+        able = precision in PRECISIONS[spec.target]
+        update[role] = spec.model_copy(
+            update={"gpus": (gpu,) if gpu else (), "precision": precision if able else "auto"}
+        )
+    generator = update.get("generator", deployment.generator)
+    update["generator"] = generator.model_copy(update={"in_flight_requests": requests})
+    return deployment.model_copy(update=update)
 
 
 def _has_room(deployment: Deployment) -> bool:

@@ -10,6 +10,7 @@ from importlib.resources import files
 import yaml
 
 from ..spec import PRECISIONS, Deployment, Precision, Target
+from ..started.engines import ENGINES
 from ..tensorrt.gpus import gpus_of
 from .facts import Choices, CompiledModel, Machine, ServedModel
 from .values import SYSTEM_PROMPT
@@ -21,8 +22,11 @@ _PLAIN = re.compile(r"(\.{0,2}/|[a-z])[\w/.:@-]*(?<!:)", re.ASCII | re.IGNORECAS
 _HOW: Mapping[Target, str] = {
     "openvino": "on this machine's CPU",
     "tensorrt": "compiled by TensorRT-LLM for NVIDIA GPUs",
-    "llmapi": "on TensorRT-LLM's PyTorch backend",
     "openai": "on servers that run already",
+    "vllm": "by vLLM",
+    "sglang": "by SGLang",
+    "llama.cpp": "by llama.cpp's llama-server",
+    "trtllm-serve": "by trtllm-serve",
 }
 _GUESS = "A guess, as no checkpoint is here yet: once it is, `tts init --force` sizes it."
 _SMALLER = "In bf16 the pair would not fit, or have few KV blocks."
@@ -38,7 +42,6 @@ _WHY_PRECISION: Mapping[Target, Mapping[Precision, str]] = {
         "int8": f"{_SMALLER} Weights only.",
         "int4_awq": f"{_SMALLER} Weights only.",
     },
-    "llmapi": {"bf16": "As the checkpoint is loaded."},
     "openai": {},
 }
 
@@ -65,9 +68,10 @@ def as_text(choices: Choices, machine: Machine, deployment: Deployment) -> str:
             ("verifier", choices.verifier, deployment.verifier),
         ],
         gpu_note=_gpu_note(deployment, machine) if deployment.tensorrt else "",
+        engine=next((each for each in ENGINES.values() if each.target == choices.target), None),
         precisions=", ".join(PRECISIONS[choices.target]),
         guess=_GUESS if choices.guessed else "",
-        why_precision=_WHY_PRECISION[choices.target],
+        why_precision=_WHY_PRECISION.get(choices.target, {}),
         suggested_system_prompt=SYSTEM_PROMPT,
     )
     return text

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..spec import FORMATS, Deployment, Role
+from ..started.command import require_head
+from ..started.memory import is_known
 from .facts import Choices, FunctionModel, Machine, Model, ServedModel
-from .fit import fitted, pool
+from .fit import fitted, pool, started_on_gpus
 
 CONTEXT = 4096
 """Tokens of a sequence where the models have as many: enough for a solution in steps."""
 _UNKNOWN_CONTEXT = 2048
+_THOUGHTS = 8192
+"""Tokens of the thinking of a model that is published as one that thinks."""
+_THINKS = re.compile(r"^qwen3-\d|-r1-|thinking|reasoning|qwq", re.IGNORECASE)
 _PROMPT = 2048
 """Tokens that a prompt or a critique may add to the text that it judges."""
 SYSTEM_PROMPT = (
@@ -32,12 +38,24 @@ def drafted(choices: Choices, machine: Machine) -> Deployment:
     }
     if choices.on_gpus:
         values["tensorrt"] = {"gpu": machine.gpu}
-    if choices.target == "llmapi" or (choices.target == "openvino" and not machine.triton):
+    elif choices.is_started:
+        values["gpu"] = machine.gpu
+    if choices.target == "openvino" and not machine.triton:
         values["server"] = {"kind": "embedded"}
     deployment = Deployment.model_validate(values)
+    started = deployment.started()
+    for role in started:
+        require_head(deployment, role)
+    if started and deployment.gpu and all(map(is_known, started.values())):
+        return started_on_gpus(deployment, machine)
     if not deployment.engines() or choices.guessed:
         return deployment
     return fitted(deployment, machine)
+
+
+def _requests(choices: Choices) -> int:
+    """Requests in flight where nothing else says how many: each has a slot in llama.cpp."""
+    return 8 if choices.target == "llama.cpp" else 64
 
 
 def _length(model: Model, most: int) -> int:
@@ -49,7 +67,11 @@ def _generator(choices: Choices, machine: Machine) -> dict[str, Any]:
     if not isinstance(choices.verifier, FunctionModel):  # it has to read all that is written
         length = min(length, _length(choices.verifier, CONTEXT))
     values = _model("generator", choices.generator, length, machine, choices)
-    values["in_flight_requests"] = values.get("max_batch_size", 64)
+    if choices.is_started and _THINKS.search(choices.generator.name):
+        budget = min(_THOUGHTS, (choices.generator.positions or _THOUGHTS) - CONTEXT // 2)
+        values["thinking"] = {"budget_tokens": budget}
+        values["max_seq_len"] = budget + CONTEXT // 2  # which the verifier does not read
+    values["in_flight_requests"] = values.get("max_batch_size", _requests(choices))
     values["system_prompt"] = choices.system_prompt or None
     if "checkpoint" in values and choices.on_gpus:
         values["scheduling_policy"] = "max_utilization"
@@ -63,9 +85,13 @@ def _verifier(choices: Choices, machine: Machine) -> dict[str, Any]:
     facts = FORMATS[form]
     length = _length(model, CONTEXT + (_PROMPT if facts.needs == "prompt" or facts.writes else 0))
     values = _model("verifier", model, length, machine, choices)
+    if choices.is_started and model == choices.generator:
+        values = {"same_as": "generator"}
     on_gpu = choices.target != "openvino" or "url" in values
     budget = 65536 if on_gpu else 8192
-    if "checkpoint" in values:
+    if choices.target == "llama.cpp":
+        budget = _requests(choices) * length
+    if "max_batch_size" in values:
         budget = min(budget, values["max_batch_size"] * length)
     if facts.writes:
         values["in_flight_requests"] = values.get("max_batch_size", 64)
@@ -86,6 +112,9 @@ def _model(
     if isinstance(model, ServedModel):
         return {"url": model.url, "tokenizer": model.tokenizer, "max_seq_len": length}
     generates = role == "generator"
+    if choices.is_started:
+        started = {"checkpoint": model.started_from, "max_seq_len": length}
+        return started | ({"tokenizer": model.tokenizer} if model.tokenizer else {})
     if choices.target == "openvino":
         batch, step = max(16, min(64, 2 * machine.cores)), 256 if generates else 512
         tokens, precision = pool(batch, length), "int8"

@@ -13,6 +13,7 @@ Each section of the file is in the module that has its name:
 | calibration | verifier.calibration: the probabilities that scores stand for |
 | critique | verifier.critique: how a verifier writes, and how its verdict is read |
 | remote | either of them with a `url`: `RemoteSpec` |
+| started | either of them on a server that is started: `StartedSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
 | tensorrt | `TensorRTSpec`, the GPU and the container; `TensorRTEngine` of each engine |
@@ -26,7 +27,7 @@ Each section of the file is in the module that has its name:
 
 from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
-from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, Deployment
+from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, STARTED, Deployment
 from .engine import EngineSpec, KvCache, Precision
 from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .generator import GeneratorRole, GeneratorSpec
@@ -38,8 +39,9 @@ from .load import (
 )
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
-from .section import Target
+from .section import StartedTarget, Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
+from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import (
     PROMPT_PLACES,
@@ -55,9 +57,11 @@ __all__ = [
     "ANSWER_TIMEOUT_S",
     "ENDPOINT",
     "FORMATS",
+    "GGUF",
     "PRECISIONS",
     "PROMPT_PLACES",
     "READ_AT_LABELS",
+    "STARTED",
     "CalibrationSpec",
     "CritiqueSpec",
     "Deployment",
@@ -81,6 +85,10 @@ __all__ = [
     "Scores",
     "ServerSpec",
     "SharedVerifier",
+    "StartedGenerator",
+    "StartedSpec",
+    "StartedTarget",
+    "StartedVerifier",
     "Target",
     "Template",
     "TensorRTEngine",

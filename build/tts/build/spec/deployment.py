@@ -5,9 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Self, cast, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    WrapValidator,
+    model_validator,
+)
 
 from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
@@ -17,17 +24,23 @@ from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
-from .section import Section, Target
+from .section import Section, StartedTarget, Target
 from .server import Endpoint, ServerSpec
-from .tensorrt import TensorRTSpec
+from .started import SHARED_FIELDS, StartedGenerator, StartedSpec, StartedVerifier
+from .tensorrt import Gpu, TensorRTSpec
 from .verifier import SharedVerifier, VerifierFunction, VerifierRole, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
-    "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
     "openai": (),  # whoever started the server has chosen one
+    "vllm": ("fp32", "fp16", "bf16", "fp8"),
+    "sglang": ("fp32", "fp16", "bf16", "fp8"),
+    "llama.cpp": (),  # as the file has them
+    "trtllm-serve": (),  # as the checkpoint has them
 }
+DETERMINISTIC: tuple[Target, ...] = ("vllm", "sglang")
+"""Targets whose outputs can be made independent of the batch."""
 ANSWER_TIMEOUT_S = 600.0
 OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
@@ -57,7 +70,7 @@ def _check_tensorrt(role: Role, engine: EngineSpec) -> None:
 
 def _check_openvino(role: Role, engine: EngineSpec) -> None:
     if engine.tensorrt is not None:
-        raise ValueError(f"{role}.tensorrt is for targets tensorrt and llmapi; remove it")
+        raise ValueError(f"{role}.tensorrt is for target tensorrt; remove it")
     if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
         raise ValueError(
             f"{role}.kv_cache.block_size is {engine.kv_cache.block_size}; "
@@ -99,18 +112,54 @@ def _section(kinds: Kinds) -> WrapValidator:
     return WrapValidator(read)
 
 
-GENERATORS: Kinds = (("url", RemoteGenerator), ("", GeneratorSpec))
+GENERATORS: Kinds = (
+    ("url", RemoteGenerator),
+    ("target", StartedGenerator),
+    ("", GeneratorSpec),
+)
 """Kinds of section `generator`."""
 VERIFIERS: Kinds = (
     ("function", VerifierFunction),
     ("command", VerifierCommand),
     ("url", RemoteVerifier),
+    ("target", StartedVerifier),
     ("same_as", SharedVerifier),
     ("", VerifierSpec),
 )
 """Kinds of section `verifier`."""
-_SHARED = ("url", "model", "api_key_env", "tokenizer", "checkpoint", "max_seq_len")
+_SHARED = ("url", "model", "api_key_env", *SHARED_FIELDS)
 """Fields that a verifier `same_as: generator` has from there."""
+STARTED: tuple[Target, ...] = get_args(StartedTarget)
+"""Targets whose engines are started, not compiled."""
+
+
+def with_targets(data: Any) -> Any:
+    """The mapping of a deployment file with the started engine of each role in its own section.
+
+    `target` of the file then is that of the engines that are compiled, if there are any.
+    """
+    if not isinstance(data, dict):
+        return data
+    compiled, update = [], {}
+    for role in get_args(Role):
+        section = data.get(role)
+        if not isinstance(section, dict):
+            continue
+        if any(section.get(field) is not None for field in ("url", "function", "command")):
+            continue
+        own = section.get("target") or data.get("target")
+        rest = {name: value for name, value in section.items() if name != "target"}
+        if own in STARTED and not (role == "verifier" and section.get("same_as")):
+            update[role] = {"target": own, **rest}
+        elif own in get_args(Target) and own not in STARTED:
+            compiled.append(own)
+            update[role] = rest
+    if len(set(compiled)) > 1:
+        raise ValueError(
+            f"the generator's target is {compiled[0]} and the verifier's {compiled[1]}; engines "
+            "that are compiled need the same"
+        )
+    return data | update | ({"target": compiled[0]} if compiled else {})
 
 
 class Deployment(Section):
@@ -119,11 +168,17 @@ class Deployment(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     """Names its engines, server and default run folders."""
     target: Target
-    """The target that engines are compiled for; `openai` if none is compiled."""
-    generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GENERATORS)]
+    """What runs the models, unless a section names another: openvino and tensorrt are compiled;
+    vllm, sglang, llama.cpp and trtllm-serve are started; openai runs already, at a `url`."""
+    generator: Annotated[GeneratorSpec | RemoteGenerator | StartedGenerator, _section(GENERATORS)]
     """The model that writes steps."""
     verifier: Annotated[
-        VerifierSpec | RemoteVerifier | SharedVerifier | VerifierFunction | VerifierCommand,
+        VerifierSpec
+        | RemoteVerifier
+        | StartedVerifier
+        | SharedVerifier
+        | VerifierFunction
+        | VerifierCommand,
         _section(VERIFIERS),
     ]
     """The process reward model that scores steps; or a Python function or a program that does."""
@@ -136,7 +191,14 @@ class Deployment(Section):
     answer_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = ANSWER_TIMEOUT_S
     """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
-    """GPU and container; required by targets tensorrt and llmapi."""
+    """GPU and container; required by target tensorrt."""
+    gpu: Gpu | None = None
+    """The kind of GPU of started engines; unset: they run on CPUs."""
+    deterministic: StrictBool = False
+    """Start engines so that an output does not depend on what is computed beside it (vllm, sglang):
+    trees repeat under every schedule, at the price of speed."""
+    mps: StrictBool = False
+    """Run NVIDIA's MPS daemon beside started engines that share a GPU."""
     strategies: dict[str, dict[str, StrategyParameter]] = Field(default={})
     """Defaults of strategy parameters, by strategy: `beam-search: {n: 16, beam_width: 4}`."""
     _named: str | None = PrivateAttr(default=None)
@@ -170,6 +232,7 @@ class Deployment(Section):
     @classmethod
     def _same_model(cls, data: Any) -> Any:
         """A verifier that is the generator's model has its address and tokenizer from there."""
+        data = with_targets(data)
         if not isinstance(data, dict):
             return data
         generator, verifier = data.get("generator"), data.get("verifier")
@@ -203,12 +266,13 @@ class Deployment(Section):
             for role in engines:
                 raise ValueError(
                     f"{role} has no url, so it is compiled: target openai is for deployments that "
-                    "compile nothing; set target to openvino, tensorrt or llmapi, or give a url"
+                    "compile nothing; set target to what runs it, such as vllm, or give a url"
                 )
-        elif not engines:
-            raise ValueError(f"no engine is compiled, so target must be openai, not {target}")
+        elif not engines and not self.started():
+            raise ValueError(f"no engine is compiled here, so target must be openai, not {target}")
         elif target != "openvino" and len(engines) == 1 and not self.shares_engine:
             other = "an engine with a url" if self.remotes() else "a function or a command"
+            other = "an engine that is started" if self.started() else other
             raise ValueError(
                 f"target is {target}: beside {other} one can be compiled for target openvino only, "
                 "so far; serve it by itself, and give its url"
@@ -217,27 +281,44 @@ class Deployment(Section):
             raise ValueError("endpoints are those of servers of compiled engines; name all in url")
         for role, engine in engines.items():
             _check_engine(target, role, engine)
-        if target in ("openvino", "openai"):
+        if target in ("openvino", "openai", *STARTED):
             if tensorrt is not None:
-                raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
+                raise ValueError("the block tensorrt is for target tensorrt; remove it")
         elif tensorrt is None:
             raise ValueError(f"target {target} needs the block tensorrt, with the gpu to build for")
-        if target == "llmapi" and "generator" in engines and self.generator.guided_decoding:
-            raise ValueError(
-                "generator.guided_decoding is for targets openvino and tensorrt: LLM(...) matches "
-                "grammars against its own tokenizer, and it is opened without one "
-                "(skip_tokenizer_init)"
-            )
-        if target == "llmapi" and tensorrt and tensorrt.launcher != "auto":
-            raise ValueError(
-                "tensorrt.launcher applies to target tensorrt only; LLM(...) starts its own ranks"
-            )
-        for role, engine in engines.items():
-            if target == "llmapi" and len(engine.placement.replicas) > 1:
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_started(self) -> Self:
+        started = self.started()
+        for field in ("gpu", "deterministic", "mps"):
+            if getattr(self, field) and not started:
+                raise ValueError(f"{field} is for engines that are started; remove it")
+        for role, spec in started.items():
+            precisions = PRECISIONS[spec.target]
+            if spec.precision not in ("auto", *precisions):
                 raise ValueError(
-                    f"{role}.tensorrt.gpus names {len(engine.placement.replicas)} replicas; an "
-                    "engine of target llmapi is one process, with one replica"
+                    f"{role}.precision is {spec.precision!r}; target {spec.target} allows "
+                    f"{', '.join(('auto', *precisions))}"
                 )
+            if self.deterministic and spec.target not in DETERMINISTIC:
+                raise ValueError(
+                    f"deterministic is true, but {role}'s target {spec.target} has no such mode; "
+                    f"those that have: {', '.join(DETERMINISTIC)}"
+                )
+            on_gpus = [
+                name
+                for name, value in (("gpus", ()), ("tensor_parallel", 1))
+                if getattr(spec, name) != value
+            ]
+            if self.gpu is None and on_gpus:
+                raise ValueError(
+                    f"{role}.{on_gpus[0]} is given, but the deployment names no gpu: add one, such "
+                    "as gpu: h100, or remove it"
+                )
+        ports = [spec.port for spec in started.values() if spec.port != "auto"]
+        if len(set(ports)) < len(ports):
+            raise ValueError(f"generator and verifier have the same port, {ports[0]}")
         return self
 
     def roles(self) -> dict[Role, RoleSpec]:
@@ -250,6 +331,14 @@ class Deployment(Section):
     def shares_engine(self) -> bool:
         """Whether the generator's compiled engine is the verifier's as well."""
         return isinstance(self.verifier, SharedVerifier)
+
+    def started(self) -> dict[Role, StartedSpec]:
+        """The engines to start by role, generator first; one for both roles is the generator's."""
+        return {
+            role: spec
+            for role, spec in self.roles().items()
+            if isinstance(spec, StartedSpec) and getattr(spec, "same_as", None) is None
+        }
 
     @property
     def critiques(self) -> int:
@@ -268,7 +357,7 @@ class Deployment(Section):
         return found
 
     @property
-    def verifier_model(self) -> VerifierSpec | RemoteVerifier | SharedVerifier:
+    def verifier_model(self) -> VerifierSpec | RemoteVerifier | StartedVerifier | SharedVerifier:
         """The verifier where it is a model; raises ConfigError where it is none."""
         if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
@@ -287,6 +376,9 @@ class Deployment(Section):
             return generator, verifier
         others = [
             f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
+        ]
+        others += [
+            f"the {role} is started by {each.target}" for role, each in self.started().items()
         ]
         if isinstance(verifier, TextVerifier):
             others.append(f"the verifier is {verifier.named}")

@@ -44,7 +44,7 @@ class EngineSpec(RoleSpec):
     checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
-    """Weights: openvino fp32, bf16, int8; tensorrt all but fp32; llmapi fp16, bf16."""
+    """Weights: openvino fp32, bf16, int8; tensorrt all but fp32."""
     max_batch_size: Count
     """Upper bound of active requests in the engine."""
     max_num_tokens: Count
@@ -59,7 +59,7 @@ class EngineSpec(RoleSpec):
     threads: Parallel | None = None
     """CPU threads of the engine; unset: the cores are divided (target openvino only)."""
     tensorrt: TensorRTEngine | None = None
-    """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
+    """Parallelism, placement and quantisation (target tensorrt)."""
 
     @property
     def tokenizer_folder(self) -> Path:

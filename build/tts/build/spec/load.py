@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,9 +15,11 @@ from ..hub_tokenizer import names_repository
 from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
-from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of
+from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of, with_targets
 from .execution import ExecutionSpec, TextVerifier, VerifierCommand
+from .remote import RemoteSpec
 from .role import RoleSpec
+from .started import StartedSpec
 from .verifier import SharedVerifier, VerifierFunction
 
 MAX_BYTES = 1_000_000
@@ -26,9 +29,9 @@ MAX_BYTES = 1_000_000
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
-    Nothing is written or fetched. Paths come back absolute; a GGUF file, or the name of a tokenizer
-    on the Hugging Face hub, stays as it is until `tts.build.resolve`. Raises ConfigError naming the
-    field's path, its value and what is allowed.
+    Nothing is written or fetched. Paths come back absolute; the name of a tokenizer on the Hugging
+    Face hub stays as it is until `tts.build.resolve`. Raises ConfigError naming the field's path,
+    its value and what is allowed.
     """
     file = deployment_file(name_or_file)
     deployment = _with_prompt(_with_absolute_paths(_read(file), file.parent), file.parent)
@@ -49,6 +52,8 @@ def _read(file: Path) -> Deployment:
     try:
         return Deployment.model_validate(data)
     except ValidationError as error:
+        with suppress(ValueError):  # explained as an error
+            data = with_targets(data)
         raise ConfigError(
             f"{file} is not a valid deployment:\n{explain(error, Deployment, data=data)}"
         ) from error
@@ -124,11 +129,16 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     if isinstance(deployment.verifier, SharedVerifier):
         checkpoint = absolute(deployment.verifier.checkpoint, "checkpoint")
         update["verifier"] = deployment.verifier.model_copy(update={"checkpoint": checkpoint})
-    for role, remote in deployment.remotes().items():
-        tokenizer = remote.tokenizer
-        if not names_repository(str(tokenizer)) or is_there(base / tokenizer):
-            tokenizer = absolute(tokenizer, "tokenizer")
-        update[role] = remote.model_copy(update={"tokenizer": tokenizer})
+    for role, spec in deployment.roles().items():
+        if not isinstance(spec, RemoteSpec | StartedSpec):
+            continue
+        placed = {}
+        for what in ("tokenizer", "checkpoint", "executable"):
+            path = getattr(spec, what, None)
+            on_hub = what != "executable" and names_repository(str(path))
+            if path is not None and not (on_hub and not is_there(base / path)):
+                placed[what] = absolute(path, what)
+        update[role] = spec.model_copy(update=placed)
     return deployment.model_copy(update=update)
 
 

@@ -13,8 +13,11 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
-Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
-"""The target that engines are built for; openai: servers that run already, nothing is built."""
+StartedTarget = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
+"""An engine that is a server of its own, which is planned, started and supervised."""
+Target = Literal["openvino", "tensorrt", "openai", StartedTarget]
+"""The target that engines are built for, or the server that is started; openai: servers that run
+already."""
 
 
 def _path(value: object) -> object:

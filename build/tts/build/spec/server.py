@@ -61,7 +61,7 @@ class ServerSpec(Section):
     """The kind of server of the engines; the addresses are those of a Triton server."""
 
     kind: ServerKind = "triton"
-    """`embedded` runs the engines as processes of the program itself (openvino, llmapi)."""
+    """`embedded` runs the engines as processes of the program itself (openvino)."""
     host: Host = "127.0.0.1"
     """The IPv4 address or host name on which the server listens."""
     grpc_port: Port = "auto"

@@ -12,7 +12,7 @@ Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
 
 
 class TensorRTSpec(Section):
-    """The GPU that TensorRT-LLM runs on (targets tensorrt and llmapi), and its container."""
+    """The GPU that TensorRT-LLM runs on (target tensorrt), and its container."""
 
     gpu: Gpu
     """The GPU model; engines must be built on the model that serves them."""
@@ -39,7 +39,7 @@ class CalibrationSpec(Section):
 
 
 class TensorRTEngine(Section):
-    """Settings that only TensorRT-LLM has (targets tensorrt and llmapi)."""
+    """Settings that only TensorRT-LLM has (target tensorrt)."""
 
     tensor_parallel: Parallel = 1
     """GPUs among which every matrix is divided."""

@@ -9,7 +9,6 @@ Memory plan; pure:
 | feasibility | does the GPU run the precision, does the model divide as asked? |
 | placements | every way to place both engines on so many GPUs |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
-| pytorch_memory | the same for target llmapi, where they differ |
 | step_time | seconds of an engine's step: for the memory plan and the simulation |
 | kv_split | how the two engines share what is left for KV caches |
 | memory_plan | all of it for a deployment: what is on which GPU, both pools |

@@ -94,11 +94,14 @@ class RankMemory:
     transfer: int
     """KV transfer buffers."""
     kv_bytes_per_token: int
+    graphs: int = 0
+    """CUDA graphs, where an engine records them."""
 
     @property
     def fixed(self) -> int:
         """Everything but the KV cache."""
-        return self.weights + self.activations + self.logits + self.workspaces + self.transfer
+        parts = self.weights + self.activations + self.logits + self.workspaces
+        return parts + self.graphs + self.transfer
 
 
 @dataclass(frozen=True)

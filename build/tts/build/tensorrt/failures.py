@@ -138,9 +138,11 @@ def mpi_did_not_start(lines: Sequence[str]) -> bool:
     return any(_NO_MPI.search(line) for line in lines)
 
 
-def known_cause(lines: Sequence[str]) -> Cause | None:
+def known_cause(
+    lines: Sequence[str], known: Sequence[tuple[str, str, str]] = KNOWN
+) -> Cause | None:
     """The first of the known causes that a log has a line of, by its last one; None without any."""
-    for pattern, sentence, hint in KNOWN:
+    for pattern, sentence, hint in known:
         for line in reversed(lines):
             if found := re.search(pattern, line):
                 words = found.groupdict()
@@ -148,21 +150,23 @@ def known_cause(lines: Sequence[str]) -> Cause | None:
     return None
 
 
-def find_cause(lines: Sequence[str], status: int) -> Cause:
-    """The cause of a failed build, from the step's lines of the log and its exit status."""
+def find_cause(
+    lines: Sequence[str], status: int, known: Sequence[tuple[str, str, str]] = KNOWN
+) -> Cause:
+    """The cause of a failure, from the lines of the log of a step or server and its exit status."""
     told = [line for line in map(str.strip, lines) if line]
     for line in reversed(told):
         if line.startswith(_OURS):
             reason = line.removeprefix(_OURS)
             return Cause(f"{reason[0].upper()}{reason[1:]}.", line)
-    if known := known_cause(told):
-        return known
+    if cause := known_cause(told, known):
+        return cause
     last = next((line for line in reversed(told) if _ERROR_LINE.search(line)), "")
     last = last or (told[-1] if told else "it said nothing")
     if status in (_KILLED, -9):
         return Cause(
             "It was killed, most likely because the machine ran out of memory.",
             last,
-            "Free some memory, or build on a machine with more.",
+            "Free some memory, or use a machine with more.",
         )
     return Cause(f"It ended with status {status}.", last)

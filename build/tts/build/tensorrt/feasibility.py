@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from ..errors import ConfigError
 from ..model_config import ModelConfig
-from ..spec import PRECISIONS, Deployment, Gpu, Role
+from ..spec import PRECISIONS, STARTED, Deployment, Gpu, Role
 from . import contract
 from .heads import require_convertible
 
@@ -18,8 +18,9 @@ from .heads import require_convertible
 def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
     assert deployment.tensorrt is not None  # the spec requires it of engines for GPUs
-    require_convertible(deployment, role, model)
-    _check_precision(deployment, role, deployment.tensorrt.gpu)
+    if deployment.target not in STARTED:
+        require_convertible(deployment, role, model)
+        _check_precision(deployment, role, deployment.tensorrt.gpu)
     _check_parallelism(deployment, role, model)
 
 
@@ -41,9 +42,10 @@ def _check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -
     ways, experts = placement.expert_parallel, model.experts
 
     def refuse(field: str, value: int, why: str) -> NoReturn:
+        where = f"{role}.{field}" if deployment.target in STARTED else f"{role}.tensorrt.{field}"
         raise ConfigError(
-            f"Deployment {deployment.name!r}: {role}.tensorrt.{field} is {value}{why}.",
-            hint=f"Choose a {role}.tensorrt.{field} that fits the model.",
+            f"Deployment {deployment.name!r}: {where} is {value}{why}.",
+            hint=f"Choose a {where} that fits the model.",
         )
 
     if model.num_layers < pipeline:

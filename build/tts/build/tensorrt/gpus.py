@@ -151,7 +151,6 @@ def gpus_of(deployment: Deployment) -> list[int]:
 def is_orchestrated(deployment: Deployment) -> bool:
     """Whether the server spawns the ranks: everywhere but with all engines on GPU 0 alone.
 
-    Leader mode places its rank on the first GPU that the server sees. Engines of target llmapi
-    have no server.
+    Leader mode places its rank on the first GPU that the server sees.
     """
     return deployment.target == "tensorrt" and gpus_of(deployment) != [0]

@@ -29,15 +29,12 @@ _SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.js
 def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Raise ConfigError for a head that the target cannot compute."""
     head = model.head
-    if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
+    if head is None or len(head.layers) == 1:
         return
-    if len(head.layers) > 1:
-        reason = "its engines end in one matrix, which has no place for the ReLU between two layers"
-    else:
-        reason = "TensorRT-LLM loads the checkpoint as it is, and knows no such head"
     raise ConfigError(
         f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
-        f"{deployment.target} cannot compute: {reason}.",
+        f"{deployment.target} cannot compute: its engines end in one matrix, which has no place "
+        "for the ReLU between two layers.",
         hint="Use a verifier that answers with label tokens, target openvino, or vLLM by url "
         "(docs/reference/verifiers.md).",
     )

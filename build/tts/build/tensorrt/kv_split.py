@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..spec import Role
 from .step_time import StepLoad, StepTime
 
 BEAMS_PER_PROBLEM = 16
@@ -107,6 +108,33 @@ class Pools:
     generator: int
     verifier: int
     seconds: float
+
+
+def share_out(
+    sides: Mapping[Role, Side], limits: Sequence[PoolLimit], stated: Mapping[Role, int]
+) -> Pools | None:
+    """The pools of the roles that there are; None if not even the smallest ones fit.
+
+    Those that are stated (tokens) are as they are, and a role alone has all that is left.
+    """
+    planned = [role for role in sides if role not in stated]
+    if len(planned) == 2:
+        return search_split((sides["generator"], sides["verifier"]), limits)
+    tokens: dict[Role, int] = {"generator": 0, "verifier": 0, **stated}
+    for role in planned:
+        place = GENERATOR if role == "generator" else VERIFIER
+        other = tokens["verifier" if role == "generator" else "generator"]
+        rooms = [
+            (limit.capacity - other * limit.per_token[1 - place]) // limit.per_token[place]
+            for limit in limits
+            if limit.per_token[place]
+        ]
+        tokens[role] = min(_whole(min(rooms), sides[role]), sides[role].useful)
+    pools = tokens["generator"], tokens["verifier"]
+    full = any(sum(map(operator.mul, pools, each.per_token)) > each.capacity for each in limits)
+    if full or any(tokens[role] < sides[role].minimum for role in planned):
+        return None
+    return Pools(*pools, sum(side.step_s(tokens[role]) for role, side in sides.items()))
 
 
 def search_split(sides: tuple[Side, Side], limits: Sequence[PoolLimit]) -> Pools | None:

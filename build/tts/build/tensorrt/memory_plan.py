@@ -8,22 +8,22 @@ free would depend on which model loads first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..build_plan import QUESTION, STEP
 from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Role, TensorRTSpec
+from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec
 from ..spec.critique_presets import PRESETS
-from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_feasible
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
-from .kv_split import PoolLimit, Pools, Side, plain_split, search_split
+from .kv_split import PoolLimit, Pools, Side, plain_split, share_out
 from .step_time import ModelShape, Roofline
 
+RankMemoryOf = Callable[[Role, ModelConfig, EngineSpec], tuple[RankMemory, ...]]
 SAFETY = 0.05
 """Share of every GPU that is left free for fragmentation and errors of the estimates."""
 KV_FRACTION = 0.99
@@ -38,7 +38,7 @@ TEMPLATE = 5
 """Tokens that the verifier's dialogue adds to a step."""
 CHARACTERS_PER_TOKEN = 4
 WRITTEN = 0.5
-"""The share of its limit that a critique has: a guess."""
+"""The share of its limit that a critique or a thought before the answer has: a guess."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class MemoryPlan:
     saved: int
     """Bytes of weights that a verifier of its own would take, where the generator's engine is it;
     else 0."""
-    judged_by: str
-    """What the verifier judges with, in words."""
+    judged_by: str | None
+    """What the verifier judges with, in words; None where it is not planned."""
 
     @property
     def headroom(self) -> int:
@@ -146,10 +146,18 @@ class MemoryPlan:
         return over
 
 
-def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryPlan:
+def plan_memory(
+    deployment: Deployment,
+    inputs: Inputs | None = None,
+    *,
+    rank_memory: RankMemoryOf | None = None,
+    stated: Mapping[Role, int] | None = None,
+) -> MemoryPlan:
     """Place the engines on their GPUs and divide the remaining memory between their KV caches.
 
-    One engine in both roles has one pool, as large as both roles' parts together.
+    One engine in both roles has one pool, as large as both roles' parts together. `rank_memory`
+    knows what the ranks of an engine take; unset: TensorRT-LLM's. `stated` are the tokens of pools
+    that are not to be planned.
 
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
     the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.
@@ -160,27 +168,28 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
     shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
         check_feasible(deployment, role, shapes[role])
-    rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
-    ranks = {role: rank_memory(shapes[role], spec) for role, spec in specs.items()}
+    if rank_memory is None:
+        rank_memory = lambda _, shape, spec: ranks_of(shape, spec)  # noqa: E731
+    ranks = {role: rank_memory(role, shapes[role], spec) for role, spec in specs.items()}
     placed = _placed(deployment, ranks)
     for here in placed:
         _check_fixed(deployment, gpu, here)
     limits = [_limit(deployment, gpu, here) for here in placed if here.ranks]
     served = _served_by(deployment)
-    generator, verifier = (
-        _side(deployment, role, shapes[engine], gpu) for role, engine in served.items()
-    )
-    sides = (generator, verifier)
-    pools = search_split(sides, limits)
+    sides = {role: _side(deployment, role, shapes[at], gpu) for role, at in served.items()}
+    # a pool that is stated is that of both roles
+    halves = 2 if deployment.shares_engine else 1
+    parts = {role: stated[at] // halves for role, at in served.items() if stated and at in stated}
+    pools = share_out(sides, limits, parts)
     if pools is None:
-        raise _too_small(deployment, gpu, placed)
-    parts: dict[Role, int] = {"generator": pools.generator, "verifier": pools.verifier}
+        raise _too_small(deployment, gpu, placed, stated or {})
     tokens = dict.fromkeys(specs, 0)
     beams: dict[Role, int] = {}
-    for (role, engine), side in zip(served.items(), sides, strict=True):
-        tokens[engine] += parts[role]
-        held = side.holds(parts[role])
-        beams[engine] = min(held, beams.get(engine, held))
+    for role, side in sides.items():
+        engine, part = served[role], getattr(pools, role)
+        tokens[engine] += part
+        beams[engine] = min(side.holds(part), beams.get(engine, side.holds(part)))
+    judge = deployment.roles().get("verifier") if "verifier" in served else None
     return MemoryPlan(
         deployment=deployment.name,
         gpu=gpu,
@@ -201,12 +210,14 @@ def plan_memory(deployment: Deployment, inputs: Inputs | None = None) -> MemoryP
         ),
         beams=deployment.generator.in_flight_requests,
         searched=pools,
-        plain=plain_split(sides, limits, PLAIN_FRACTION),
+        plain=plain_split((sides["generator"], sides["verifier"]), limits, PLAIN_FRACTION)
+        if len(sides) == 2
+        else pools,
         shared=len(specs) > 1 and any(all(limit.per_token) for limit in limits),
         saved=sum(place.memory.weights for here in placed for place in here.ranks)
         if deployment.shares_engine
         else 0,
-        judged_by=judged_by(shapes[served["verifier"]], deployment.verifier_model),
+        judged_by=judged_by(shapes[served["verifier"]], judge) if judge else None,
     )
 
 
@@ -278,7 +289,8 @@ def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> None:
     parts = [
         f"{place.role}: weights {_gib(place.memory.weights)}, activations "
         f"{_gib(place.memory.activations)}, logits {_gib(place.memory.logits)}, workspaces "
-        f"{_gib(place.memory.workspaces)}, KV transfer {_gib(place.memory.transfer)}"
+        f"{_gib(place.memory.workspaces)}, graphs {_gib(place.memory.graphs)}, KV transfer "
+        f"{_gib(place.memory.transfer)}"
         for place in here.ranks
     ]
     if here.server:
@@ -287,43 +299,42 @@ def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> None:
     raise ConfigError(
         f"Deployment {deployment.name!r}: {roles} do not fit GPU {here.device} ({gpu.name}, "
         f"{_gib(_usable(gpu))} usable) even without a KV cache: {'; '.join(parts)}.",
-        hint=_remedies(here),
+        hint=_remedies(deployment, here),
     )
 
 
-def _too_small(deployment: Deployment, gpu: GpuFacts, placed: list[_Placed]) -> ConfigError:
-    """The refusal of a plan whose pools would not hold one sequence each."""
+def _too_small(
+    deployment: Deployment, gpu: GpuFacts, placed: list[_Placed], stated: Mapping[Role, int]
+) -> ConfigError:
+    """The refusal of a plan whose pools would not hold one sequence each, or what is stated."""
     specs = deployment.engines()
+    least = {role: stated.get(role, _least(deployment, spec)) for role, spec in specs.items()}
 
     def lacking(here: _Placed) -> int:
-        least = sum(
-            _whole_blocks(specs[place.role]) * place.memory.kv_bytes_per_token
-            for place in here.ranks
-        )
-        return least - _capacity(gpu, here)
+        return sum(_kv(here, least).values()) - _capacity(gpu, here)
 
     here = max(placed, key=lacking)
     wanted = " and ".join(
-        f"{_gib(_whole_blocks(specs[role]) * each)} for {role}.max_seq_len = "
-        f"{specs[role].max_seq_len}"
+        f"{_gib(least[role] * each)} for {role}.max_seq_len = {specs[role].max_seq_len}"
         for role, each in here.per_token.items()
         if each
     )
+    pools = "the pools as stated take" if stated else "one sequence of full length takes"
     return ConfigError(
         f"Deployment {deployment.name!r}: {_gib(_capacity(gpu, here))} are left for KV "
-        f"caches on GPU {here.device} ({gpu.name}), but one sequence of full length takes "
-        f"{wanted}.",
-        hint=_remedies(here) + " Or lower max_seq_len.",
+        f"caches on GPU {here.device} ({gpu.name}), but {pools} {wanted}.",
+        hint=_remedies(deployment, here) + " Or lower max_seq_len.",
     )
 
 
-def _remedies(here: _Placed) -> str:
+def _remedies(deployment: Deployment, here: _Placed) -> str:
     roles = sorted({place.role for place in here.ranks})
-    apart = "Put the engines on different GPUs (tensorrt.gpus), " if len(roles) > 1 else ""
+    block = "" if deployment.target in STARTED else "tensorrt."
+    apart = f"Put the engines on different GPUs ({block}gpus), " if len(roles) > 1 else ""
     more = "set" if apart else "Set"
     return (
         f"{apart}{more} a smaller precision, lower max_batch_size and max_num_tokens, split a "
-        "model (tensorrt.tensor_parallel), or choose a larger tensorrt.gpu."
+        f"model ({block}tensor_parallel), or choose a larger {block}gpu."
     )
 
 
@@ -332,11 +343,9 @@ def _usable(gpu: GpuFacts) -> int:
 
 
 def _served_by(deployment: Deployment) -> dict[Role, Role]:
-    """The engine of each role."""
-    return {
-        "generator": "generator",
-        "verifier": "generator" if deployment.shares_engine else "verifier",
-    }
+    """The engine of each role that has one here."""
+    engines: dict[Role, Role] = {role: role for role in deployment.engines()}
+    return engines | ({"verifier": "generator"} if deployment.shares_engine else {})
 
 
 def _capacity(gpu: GpuFacts, here: _Placed) -> int:
@@ -344,8 +353,8 @@ def _capacity(gpu: GpuFacts, here: _Placed) -> int:
 
 
 def _limit(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> PoolLimit:
-    generator, verifier = (here.per_token[engine] for engine in _served_by(deployment).values())
-    return PoolLimit(_capacity(gpu, here), (generator, verifier))
+    each = {role: here.per_token[engine] for role, engine in _served_by(deployment).items()}
+    return PoolLimit(_capacity(gpu, here), (each.get("generator", 0), each.get("verifier", 0)))
 
 
 def _kv(here: _Placed, tokens: Mapping[Role, int]) -> dict[Role, int]:
@@ -359,6 +368,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         system_prompt = deployment.generator.system_prompt or ""
         prompt = QUESTION + len(system_prompt) // CHARACTERS_PER_TOKEN
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
+        own += int((deployment.generator.thinking.budget_tokens or 0) * WRITTEN)
     else:
         verifier, decoded = deployment.verifier_model, 0
         text = verifier.prompt or ""
@@ -384,7 +394,7 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         decoded=int(decoded * scale),
         max_batch_size=spec.max_batch_size,
         max_num_tokens=spec.max_num_tokens,
-        minimum=_whole_blocks(spec),
+        minimum=_least(deployment, spec),
         # every beam in flight at full length, and as many that wait for the other engine
         useful=2 * beams * _whole_blocks(spec),
     )
@@ -394,6 +404,16 @@ def _whole_blocks(spec: EngineSpec) -> int:
     """Tokens of the blocks that hold one sequence of max_seq_len."""
     size = spec.kv_cache.block_size
     return math.ceil(spec.max_seq_len / size) * size
+
+
+def _least(deployment: Deployment, spec: EngineSpec) -> int:
+    """Tokens of the smallest pool: a sequence, and of an engine that is started and reuses nothing
+    two steps, one computed while the other's blocks are given back.
+    """
+    whole = deployment.target in STARTED and not spec.kv_cache.reuse
+    steps = 2 * spec.max_num_tokens if whole else 0
+    size = spec.kv_cache.block_size
+    return max(_whole_blocks(spec), math.ceil(steps / size) * size)
 
 
 def _gib(size: int) -> str:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from ..checkpoint_files import read_json_object, require_checkpoint_folder
 from ..errors import CheckpointError
 from ..model_config import ARCHITECTURES, MIXTURES, ModelConfig, parse_model_config
-from ..spec import Target
+from ..spec import STARTED, Target
 from ..verifiers.head import head_of
 
 
@@ -51,21 +51,31 @@ def _known() -> dict[str, KnownModel]:
     return {name: KnownModel.model_validate(data) for name, data in json.loads(text).items()}
 
 
+def config_of(checkpoint: Path) -> dict[str, Any]:
+    """The fields of the config.json of a checkpoint, or of the published model of its name.
+
+    Raises CheckpointError where the checkpoint is neither there nor known.
+    """
+    file, known = checkpoint / "config.json", known_model(checkpoint)
+    if known is not None and not file.is_file():
+        return known.config
+    require_checkpoint_folder(checkpoint)
+    return read_json_object(file)
+
+
 def shape_of(checkpoint: Path, target: Target | None = None) -> ModelConfig:
     """The shape of a checkpoint that exists, or of the published model of its name.
 
     With a target, what it cannot use is refused: mixtures of experts by openvino, whose exporter
     has none, and code that a checkpoint brings by TensorRT-LLM, whose quantiser would run it
-    whatever its options. Raises CheckpointError, also if the checkpoint is neither there nor known.
+    whatever its options. Engines that are started load quantised checkpoints, too. Raises
+    CheckpointError, also if the checkpoint is neither there nor known.
     """
-    file, known = checkpoint / "config.json", known_model(checkpoint)
-    if known is None or file.is_file():
-        require_checkpoint_folder(checkpoint)
-        data = read_json_object(file)
-    else:
-        data = known.config
+    file, data = checkpoint / "config.json", config_of(checkpoint)
+    if target in STARTED:
+        data = {name: value for name, value in data.items() if name != "quantization_config"}
     # a verifier with a head is written again, without its code
-    if target in ("tensorrt", "llmapi") and data.get("auto_map") and not head_of(data):
+    if target == "tensorrt" and data.get("auto_map") and not head_of(data):
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",

@@ -9,6 +9,7 @@ from tts.build.findings import Finding
 from tts.build.machine_limits import MemoryLimit
 from tts.build.openvino.memory import HostMemoryPlan
 from tts.build.spec import Deployment, Role
+from tts.build.started.command import Command
 from tts.build.tensorrt.memory_plan import MemoryPlan
 from tts.build.tensorrt.placements import Refused
 from tts.checks.observation import Observation
@@ -29,6 +30,8 @@ class RankUse:
     activations_bytes: int
     logits_bytes: int
     workspaces_bytes: int
+    graphs_bytes: int
+    """CUDA graphs."""
     transfer_bytes: int
     """Buffers in which KV blocks are transferred."""
     kv_cache_bytes: int
@@ -54,7 +57,8 @@ class PlannedEngine:
     parameters: int
     kv_cache_tokens: int
     """The planned pool."""
-    kv_cache_tokens_in_file: int
+    kv_cache_tokens_in_file: int | None
+    """null for engines that are started: they get what is planned."""
     kv_cache_blocks: int
     kv_cache_bytes_per_token: int
     """On the rank that has most."""
@@ -85,8 +89,8 @@ class GpuMemory:
     """Memory that a GPU may have in use beyond the plan before a pool gets smaller than planned."""
     excess_bytes: dict[int, int]
     """By GPU, what the pools in the file lack."""
-    judged_by: str
-    """What the verifier judges with."""
+    judged_by: str | None
+    """What the verifier judges with; null where it is not planned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,18 +125,29 @@ class HostMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartedCommand:
+    """What starts an engine, without its key."""
+
+    argv: list[str]
+    env: dict[str, str]
+    """Variables of its environment besides those that there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanDocument:
     """A deployment's memory. Nothing was run."""
 
     deployment: str
     target: str | None
-    """null where no engine is compiled here."""
+    """null where no engine is compiled or started here."""
     gpu_memory: GpuMemory | None
-    """On targets tensorrt and llmapi only."""
+    """Of compiled or started engines on GPUs."""
     host_memory: HostMemory | None
     """On target openvino only."""
     remotes: dict[Role, list[str]]
     """Engines that run elsewhere, by URL: their memory is not planned."""
+    commands: dict[Role, StartedCommand]
+    """The command lines of engines that are started."""
     written: str | None
     """The deployment file, if --write has changed it."""
 
@@ -156,6 +171,7 @@ def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
                         activations_bytes=place.memory.activations,
                         logits_bytes=place.memory.logits,
                         workspaces_bytes=place.memory.workspaces,
+                        graphs_bytes=place.memory.graphs,
                         transfer_bytes=place.memory.transfer,
                         kv_cache_bytes=plan.engines[place.role].tokens
                         * place.memory.kv_bytes_per_token,
@@ -170,7 +186,7 @@ def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
                 precision=engine.spec.precision,
                 parameters=engine.parameters.total,
                 kv_cache_tokens=engine.tokens,
-                kv_cache_tokens_in_file=in_file[role],
+                kv_cache_tokens_in_file=in_file.get(role),
                 kv_cache_blocks=engine.blocks,
                 kv_cache_bytes_per_token=max(rank.kv_bytes_per_token for rank in engine.ranks),
                 full_sequences=engine.full_sequences,
@@ -184,7 +200,7 @@ def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
         shared=plan.shared,
         saved_bytes=plan.saved,
         headroom_bytes=plan.headroom,
-        excess_bytes=plan.excess(in_file),
+        excess_bytes=plan.excess(in_file) if in_file else {},
         judged_by=plan.judged_by,
     )
 
@@ -219,15 +235,20 @@ def plan_document(
     *,
     on_gpus: GpuMemory | None = None,
     on_host: HostMemory | None = None,
+    commands: Mapping[Role, Command] | None = None,
     written: str | None = None,
 ) -> PlanDocument:
     """The document of a deployment with this memory."""
     return PlanDocument(
         deployment=deployment.name,
-        target=deployment.target if deployment.engines() else None,
+        target=deployment.target if deployment.engines() or deployment.started() else None,
         gpu_memory=on_gpus,
         host_memory=on_host,
         remotes={role: list(remote.url) for role, remote in deployment.remotes().items()},
+        commands={
+            role: StartedCommand(argv=list(each.argv), env=dict(each.env))
+            for role, each in (commands or {}).items()
+        },
         written=written,
     )
 
@@ -258,15 +279,6 @@ class LintDocument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstRunDocument:
-    """What `tts doctor --first-run` did."""
-
-    steps: list[Observation]
-    report: str
-    """The file with the whole report."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class DoctorDocument:
     """The abilities of this machine."""
 
@@ -274,8 +286,6 @@ class DoctorDocument:
     """The one that was looked at; null: all bundled ones."""
     observations: list[Observation]
     """With any that is missing, the exit code is 1."""
-    first_run: FirstRunDocument | None
-    """null without --first-run; with it there are no observations."""
 
 
 @dataclass(frozen=True, kw_only=True)

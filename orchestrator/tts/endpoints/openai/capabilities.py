@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 DialectName = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
-LabelsBy = Literal["", "ids", "bias", "top"]
-"""How the probabilities of labels are read: of named ids, of a draw that a bias confines to them,
-or among the likeliest tokens."""
+LabelsBy = Literal["", "ids", "bias"]
+"""How the probabilities of labels are read: of named ids, or of a draw that a bias confines to
+them."""
 
 NAMES: dict[DialectName, str] = {
     "vllm": "vLLM",

@@ -272,9 +272,9 @@ def _vllm_labels(model: str, ids: list[int], labels: Labels) -> Body:
 
 
 def _biased_labels(model: str, ids: list[int], labels: Labels) -> Body:
-    # whether log-probabilities are those before the bias or after it, their difference is the same
+    # as many tokens as labels: rows are named by text, and another token's may be a label's
     bias = {"logit_bias": {str(label): _BIAS for label in labels}}
-    return _one_token(model, ids) | {"logprobs": max(5, len(labels))} | bias
+    return _one_token(model, ids) | {"logprobs": len(labels)} | bias
 
 
 def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
@@ -525,7 +525,9 @@ TRTLLM = Dialect(
     "response_format",
     _trtllm_sample,
     _completion_piece,
-    LabelReading("top", _biased_labels, _top_labels),
+    # exact from 1.3.0rc22 on: TorchSampler adds the bias to the float32 logits in place, and makes
+    # its log-probabilities of them; earlier servers make it too short for most models (#13518)
+    LabelReading("bias", _biased_labels, _top_labels),
     # it takes penalties, and its sampler ignores them (TensorRT-LLM #9442, mended in #16485)
     shapes=frozenset(),
     stops_by_ids=True,

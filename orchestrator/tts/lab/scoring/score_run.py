@@ -26,6 +26,7 @@ from tts.runs.config import FunctionSource, RunConfig
 from tts.runs.lock import locked
 from tts.search import Calibration
 from tts.serving.server.lookup import find_server
+from tts.serving.server.triton import Triton
 from tts.session import AsyncSession, Result, RunProgress
 from tts.session.engines import takes_text
 from tts.session.function_files import load_all
@@ -354,7 +355,7 @@ class _Job:
         if own_choice or spec.server.kind != "triton" or spec.target == "tensorrt":
             return request.server
         with suppress(ServerError):
-            if find_server(spec):
+            if find_server(Triton(spec)):
                 return None
         return "embedded"
 

@@ -12,6 +12,7 @@ from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
 from tts.build.openvino.threads import threads_in_words
 from tts.build.server_kinds import ServerKind
+from tts.build.started.memory import planned
 from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.prompting import Models
@@ -91,8 +92,10 @@ def tune(
     is proposed. Raises a TtsError.
     """
     spec = load_checked(deployment).served_by(server)
-    spec.compiled_pair()
-    require_engines(spec, (), observer.say)
+    facts = planned(spec)
+    facts.compiled_pair()
+    if spec.engines():
+        require_engines(spec, (), observer.say)
     models = Models.load(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints
     threads = threads_in_words(spec) if on_this_cpu else None
@@ -128,8 +131,8 @@ def tune(
                 raise
             interrupted = stopped
         assert recorded is not None  # it is there once something was measured
-        engines = tuple(analyse(engine, spec) for engine in measured)
-        result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+        engines = tuple(analyse(engine, facts) for engine in measured)
+        result = to_json(facts, str(source), recorded, engines, stopped=bool(interrupted))
         if threads:
             result["threads"] = threads
         with writing(folder):
@@ -180,7 +183,7 @@ async def measure_engines(
     `seconds` are for both together. Raises EndpointError.
     """
     generator, verifier = session.replicas.pairs[0].endpoints  # the policies are a server's
-    spec = session.deployment
+    spec = planned(session.deployment)
     # salts must differ from those of earlier measurements on the same server
     first = random.randrange(1 << 20)
     for engine in (

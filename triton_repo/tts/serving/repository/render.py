@@ -48,12 +48,6 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
 
 def require_something(deployment: Deployment) -> None:
     """Raise ConfigError for a deployment of which Triton would serve nothing."""
-    if deployment.target == "llmapi":
-        raise ConfigError(
-            f"Deployment {deployment.name!r} is of target llmapi, which Triton does not serve: use "
-            "it inside NVIDIA's TensorRT-LLM image, with server.kind: embedded.",
-            hint=f"There: tts bench {deployment.named} (docs/guides/llmapi.md).",
-        )
     if not deployment.engines():
         raise ConfigError(
             f"Deployment {deployment.name!r} has nothing to serve: both engines run already.",

@@ -1,0 +1,9 @@
+"""Engines that are servers of their own: what each is started with, from the deployment's plan.
+
+| module | job |
+|---|---|
+| command | `command_of`: the command line and environment of a role's engine |
+| memory | weights, KV cache, graphs and activations of both, in bytes |
+| vllm, sglang, llama_cpp, trtllm_serve | an engine's table of options, at a named version |
+| failures | what an engine's log says, and what to do |
+"""

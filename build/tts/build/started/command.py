@@ -1,0 +1,107 @@
+"""The command line of a started engine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+from ..spec import Deployment, Role, Scores
+from .engine import Options, Start
+from .engines import ENGINES
+from .memory import Budget, budgets, judge_of, own_head, sequences_of, tokens_of
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program and its arguments, without a shell, and what its environment has besides."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """The command as it is typed, without a key."""
+        words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        return " ".join([*words, shlex.join(self.argv)])
+
+
+def command_of(
+    deployment: Deployment,
+    role: Role,
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    api_key: str | None = None,
+    budget: Budget | None = None,
+) -> Command:
+    """What starts the engine of a role so that it listens on `host` and `port`.
+
+    `argv[0]` is the engine's program, also within its image. `api_key` is in the environment, never
+    among the arguments; engines that take none there are started without. `budget` is the role's of
+    `budgets`, which is asked otherwise. Raises ConfigError for a model that does not fit, and for
+    what the engine cannot do, CheckpointError for a model that cannot be planned.
+    """
+    spec = deployment.started()[role]
+    engine, budget = ENGINES[spec.target], budget or budgets(deployment)[role]
+    start = Start(
+        spec=spec,
+        role=role,
+        host=host,
+        port=port,
+        sequences=sequences_of(deployment, role),
+        tokens=tokens_of(deployment, role),
+        on_gpu=deployment.gpu is not None,
+        hopper=deployment.gpu in ("h100", "h200"),
+        deterministic=deployment.deterministic,
+        judge=judge_of(deployment, role),
+        head=require_head(deployment, role),
+        kv_bytes=budget.kv_bytes,
+        kv_tokens=budget.kv_tokens,
+        share=budget.share,
+        free_share=budget.free_share,
+    )
+    program = (str(spec.executable), *engine.program[1:]) if spec.executable else engine.program
+    environment = dict(engine.environment(start))
+    if deployment.gpu:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.devices))
+    if api_key and engine.key_variable:
+        environment[engine.key_variable] = api_key
+    words = (*program, *engine.positional(start), *_words(engine.options(start)))
+    return Command((*words, *spec.extra_args), environment)
+
+
+def _words(options: Options) -> list[str]:
+    words = []
+    for name, value in options.items():
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [name, str(value)]
+    return words
+
+
+def require_head(deployment: Deployment, role: Role) -> Scores | None:
+    """What the model's own head scores; None: it has a language head.
+
+    Raises ConfigError for a head that the engine does not have, or that cannot write.
+    """
+    spec = deployment.started()[role]
+    engine, found = ENGINES[spec.target], own_head(spec)
+    if found is None:
+        return None
+    architecture, head = found
+    if role == "generator":
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: generator.checkpoint is a verifier with {head.text}, "
+            "which cannot generate.",
+            hint="Set generator.checkpoint to a causal language model.",
+        )
+    if not architecture.endswith(engine.heads):
+        able = [name for name, each in ENGINES.items() if architecture.endswith(each.heads)]
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.checkpoint judges with {head.text} "
+            f"({architecture}), whose scores {spec.target} {engine.version} does not give.",
+            hint=f"Set {role}.target to {' or '.join([*able, 'openvino'])}.",
+        )
+    return head.scores

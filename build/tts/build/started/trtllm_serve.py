@@ -1,0 +1,42 @@
+"""trtllm-serve: its options, as tensorrt_llm/commands/serve.py has them."""
+
+from __future__ import annotations
+
+from .engine import Engine, Options, Start
+
+
+def _options(start: Start) -> Options:
+    spec = start.spec
+    return {
+        "--host": start.host,
+        "--port": start.port,
+        "--backend": "pytorch",
+        "--tp_size": spec.tensor_parallel,
+        "--max_seq_len": spec.max_seq_len,
+        "--max_batch_size": start.sequences,
+        "--max_num_tokens": start.tokens,
+        "--enable_chunked_prefill": True,
+        # a part of what is free once the weights are loaded: no option has tokens or bytes
+        "--free_gpu_memory_fraction": start.free_share,
+    }
+
+
+ENGINE = Engine(
+    target="trtllm-serve",
+    version="1.2.1",
+    facts="tensorrt_llm/commands/serve.py of the 1.2 line (NVIDIA/TensorRT-LLM 00209af1)",
+    program=("trtllm-serve", "serve"),
+    image="nvcr.io/nvidia/tensorrt-llm/release:1.2.1",
+    install="docker pull nvcr.io/nvidia/tensorrt-llm/release:1.2.1, and container: in the file",
+    positional=lambda start: (str(start.spec.checkpoint),),
+    options=_options,
+    # both names of the switch of its reports of use (usage/config.py of later versions)
+    environment=lambda _: {"TRTLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"},
+    block=32,
+    context=1.2,  # the most that was reported: pull request 15632
+    graph=200 * 10**6,  # "can use up to 200 MB": TorchLlmArgs.cuda_graph_config
+    graphs=lambda sequences: sum(
+        size <= sequences
+        for size in {1, 2, 4, *range(8, 129, 8), *range(192, sequences + 1, 64), sequences}
+    ),
+)

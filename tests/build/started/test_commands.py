@@ -1,0 +1,214 @@
+"""Command lines of engines that are started: options that each knows, and numbers of the plan."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.bundled import BUNDLED
+
+from tts.build.errors import TtsError
+from tts.build.spec import Deployment, load_deployment
+from tts.build.started.command import command_of
+from tts.build.started.engines import ENGINES, unknown_options
+from tts.build.started.failures import KNOWN, cause_of_end
+from tts.build.started.memory import budgets, plan_started
+from tts.build.tensorrt.gpus import GIB
+
+STARTED = [name for name, deployment in BUNDLED.items() if deployment.started()]
+H100 = load_deployment("qwen3-8b-prm-7b-h100-vllm")
+
+
+def changed(role="generator", deployment=H100, **fields):
+    spec = deployment.started()[role].model_copy(update=fields)
+    return deployment.model_copy(update={role: spec})
+
+
+def words(deployment, role="generator", **more):
+    """The options of a command line with their values; True for one that stands alone."""
+    argv = command_of(deployment, role, 8000, **more).argv
+    values = (*argv[1:], "--")
+    return {
+        word: True if value.startswith("--") else value
+        for word, value in zip(argv, values, strict=True)
+        if word.startswith("--")
+    }
+
+
+@pytest.mark.parametrize("target", ENGINES)
+@pytest.mark.parametrize("name", STARTED)
+def test_every_option_is_one_of_the_engine(name, target):
+    for role in BUNDLED[name].started():
+        if role == "verifier" and not ENGINES[target].heads:
+            continue  # all bundled ones that are engines of their own have a head
+        deployment = changed(role, BUNDLED[name], target=target, max_batch_size=2)
+        argv = command_of(deployment, role, 1).argv
+        assert unknown_options(target, argv) == []
+        assert argv[: len(ENGINES[target].program)] == ENGINES[target].program
+
+
+def test_unknown_options_are_named():
+    assert unknown_options("vllm", ["--seed", "1", "--sed=2", "--max_model_len", "-x"]) == ["--sed"]
+
+
+def test_the_pair_on_one_gpu_has_absolute_caches_and_shares():
+    writes, judges = words(H100), words(H100, "verifier")
+    plan = plan_started(H100)
+    for role, each in (("generator", writes), ("verifier", judges)):
+        engine = plan.engines[role]
+        cache = engine.tokens * engine.ranks[0].kv_bytes_per_token
+        assert int(each["--kv-cache-memory-bytes"]) == cache
+        taken = (engine.ranks[0].fixed + cache) / plan.gpu.memory
+        assert 0 <= float(each["--gpu-memory-utilization"]) - taken < 0.001
+    assert sum(float(each["--gpu-memory-utilization"]) for each in (writes, judges)) < 0.96
+    # a head that scores steps is pooled over whole prompts
+    assert judges["--runner"] == "pooling"
+    assert judges["--no-enable-chunked-prefill"] is judges["--no-enable-prefix-caching"] is True
+    assert writes["--enable-prefix-caching"] is True
+    assert "--no-enable-chunked-prefill" not in writes
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "layers", "heads", "size"),
+    [
+        ("Qwen3-8B", 36, 8, 128),
+        ("Qwen2.5-Math-PRM-7B", 28, 4, 128),
+        ("DeepSeek-R1-Distill-Qwen-1.5B", 28, 2, 128),
+        ("smollm2-135m-instruct", 30, 3, 64),
+    ],
+)
+def test_a_token_takes_what_vllm_allocates_for_it(checkpoint, layers, heads, size):
+    deployment = changed(checkpoint=Path(checkpoint), max_seq_len=512)
+    if checkpoint == "Qwen2.5-Math-PRM-7B":  # which is no generator
+        deployment = H100
+    role = "verifier" if deployment is H100 else "generator"
+    # AttentionSpec.unpadded_page_size_bytes of v1/kv_cache_interface.py, in bf16
+    page = heads * ENGINES["vllm"].block * (size + size) * 2
+    each = plan_started(deployment).engines[role].ranks[0].kv_bytes_per_token
+    assert ENGINES["vllm"].block * each == layers * page
+
+
+@pytest.mark.parametrize(
+    ("fields", "option", "value"),
+    [
+        ({"precision": "fp8"}, "--quantization", "fp8"),
+        ({"precision": "fp16"}, "--dtype", "float16"),
+        ({"kv_gib": 3.0}, "--kv-cache-memory-bytes", str(3 * GIB // 147_456 * 147_456)),
+        ({"max_batch_size": 7}, "--max-num-seqs", "7"),
+        ({"max_num_tokens": 5}, "--max-num-batched-tokens", "96"),
+        ({"target": "sglang"}, "--schedule-policy", "fcfs"),
+        ({"target": "llama.cpp", "max_batch_size": 2}, "--ctx-size", "20480"),
+        ({"target": "llama.cpp", "max_batch_size": 2}, "--gpu-layers", "all"),
+        ({"extra_args": ("--lora-modules", "a=b")}, "--lora-modules", "a=b"),
+    ],
+)
+def test_fields_become_options(fields, option, value):
+    assert words(changed(**fields))[option] == value
+
+
+def test_what_is_deterministic():
+    apart = H100.model_copy(update={"deterministic": True})
+    assert command_of(apart, "generator", 1).env["VLLM_BATCH_INVARIANT"] == "1"
+    assert "--attention-backend" not in words(changed(deployment=apart, target="sglang"))
+    ada = changed(deployment=apart, target="sglang").model_copy(update={"gpu": "l40s"})
+    assert words(ada)["--attention-backend"] == "triton", "FlashInfer would keep no prefixes"
+
+
+def test_a_key_is_in_the_environment_alone():
+    for target in ENGINES:
+        spec = changed(target=target, max_batch_size=2)
+        command = command_of(spec, "generator", 8000, api_key="secret")
+        assert "secret" not in command.argv
+        variable = ENGINES[target].key_variable
+        assert command.env.get(variable) == ("secret" if variable else None)
+    shown = str(command_of(H100, "generator", 8000))
+    assert shlex.split(shown)[:3] == ["VLLM_NO_USAGE_STATS=1", "CUDA_VISIBLE_DEVICES=0", "vllm"]
+
+
+def test_on_cpus_prompts_are_computed_whole_and_the_cache_is_what_requests_fill():
+    deployment = load_deployment("smollm2-vllm-cpu")
+    each = words(deployment)
+    assert each["--no-enable-chunked-prefill"] is True
+    assert int(each["--max-num-batched-tokens"]) >= deployment.generator.max_seq_len
+    assert int(each["--kv-cache-memory-bytes"]) == GIB
+    assert "--gpu-memory-utilization" not in each
+    small = words(changed(deployment=deployment, kv_gib=None, max_batch_size=2))
+    # 30 layers x 3 heads x 64 x 2 x 2 bytes, of two sequences
+    assert int(small["--kv-cache-memory-bytes"]) == 2 * 2048 * 23_040
+
+
+def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():
+    deployment = load_deployment("qwen3-8b-prm-7b-h100-vllm")
+    both = deployment.model_copy(
+        update={
+            role: spec.model_copy(update={"target": "trtllm-serve", "checkpoint": "Qwen3-8B"})
+            for role, spec in deployment.started().items()
+        }
+    )
+    both = Deployment.model_validate(both.model_dump(mode="json") | {"gpu": "h200"})
+    plan, shares = plan_started(both), budgets(both)
+    first, second = (plan.engines[role] for role in ("generator", "verifier"))
+    free = plan.gpu.memory - first.ranks[0].fixed
+    for share, others in ((shares["generator"], second.ranks[0].fixed), (shares["verifier"], 0)):
+        assert share.free_share == pytest.approx(share.kv_bytes / free, abs=1e-4)
+        free -= share.kv_bytes + others
+
+
+@pytest.mark.parametrize(
+    ("deployment", "told"),
+    [
+        (changed("verifier", target="sglang"), "whose scores sglang 0.5.23 does not give"),
+        (H100.model_copy(update={"gpu": "rtx4090"}), "do not fit GPU 0"),
+        (changed(kv_gib=0.1), "one sequence of generator.max_seq_len = 10240 takes 1.41 GiB"),
+        (changed(kv_gib=60.0), "the pools as stated take 60.00 GiB"),
+        (changed(target="llama.cpp"), "the pools as stated take 135.00 GiB"),
+        (changed(tensor_parallel=5), "generator.tensor_parallel is 5"),
+        (changed(precision="fp8").model_copy(update={"gpu": "a100-80g"}), "fp8 needs compute"),
+        (changed(checkpoint=Path("Owner/unknown")), "Or state kv_gib of each model"),
+        (changed(checkpoint=H100.verifier.checkpoint), "which cannot generate"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_starts(deployment, told):
+    with pytest.raises(TtsError) as caught:
+        print([command_of(deployment, role, 1) for role in deployment.started()])
+    assert told in str(caught.value)
+
+
+def test_a_model_of_unknown_shape_is_started_with_what_is_stated(tmp_path):
+    fields = {"checkpoint": tmp_path, "kv_gib": 2.0}
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["NewForCausalLM"]}))
+    each = words(changed("verifier", changed(**fields), **fields))
+    assert int(each["--kv-cache-memory-bytes"]) == 2 * GIB
+    assert "--gpu-memory-utilization" not in each
+
+
+LOGS = [
+    (
+        "ValueError: Free memory on device cuda:0 (20.1/79.1 GiB) on startup is less than desired "
+        "GPU memory utilization (0.674, 53.3 GiB). Decrease GPU memory utilization or reduce",
+        "GPU cuda:0 has 20.1 of 79.1 GiB free, and the engine needs 53.3.",
+    ),
+    ("[Errno 98] error while binding: address already in use", "Another program listens"),
+    ("huggingface_hub.errors.GatedRepoError: 401 Client Error", "The model is gated"),
+    ("RuntimeError: The NVIDIA driver on your system is too old", "driver is too old"),
+    ("CUDA error: no kernel image is available for execution", "no kernels for this GPU"),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to", "The memory ran out"),
+    ("vllm: error: unrecognized arguments: --fitz 1", "The engine does not know --fitz 1."),
+    ("error: invalid argument: --fitz", "does not know an option"),
+    ("Model architectures ['X'] are not supported for now.", "does not know the model's"),
+    ("gguf_init_from_file: failed to open GGUF file 'x' (No such", "There is no such model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "told"), LOGS)
+def test_known_failures_have_one_line_and_a_remedy(line, told):
+    cause = cause_of_end(["INFO loading", line, "INFO ending"], 1)
+    assert told in cause.sentence
+    assert cause.line == line
+    assert cause.hint
+
+
+def test_every_known_failure_fills_its_texts():
+    for pattern, sentence, hint in KNOWN:
+        assert (sentence + hint).count("{") <= pattern.count("(?P<")
+    assert "killed" in cause_of_end(["loading"], -9).sentence
