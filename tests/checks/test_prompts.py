@@ -86,3 +86,26 @@ def test_an_end_token_that_is_not_the_tokenizers(
     for finding in found:
         assert what in finding.what
         assert "or set eos_token_id to" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("part", "thinking", "warned"),
+    [
+        ("{% if enable_thinking %}on{% endif %}", {}, "has enable_thinking"),
+        ("{{ reasoning_effort }}", {}, "has reasoning_effort"),
+        ("{{ '<ponder:thinks>' if false }}", {}, "has <ponder:thinks>"),
+        ("{{ '</think>' if false }}", {}, ""),
+        ("{{ '<think>' if enable_thinking }}", {}, ""),
+        ("{% if enable_thinking %}on{% endif %}", {"enabled": False}, ""),
+        ("{{ reasoning_effort }}", {"opens": "<a>", "closes": "</a>"}, ""),
+    ],
+)
+def test_a_template_that_looks_as_if_its_model_thought_is_doubted(
+    tmp_path: Path, part: str, thinking: dict[str, Any], warned: str
+):
+    folder = checkpoint(tmp_path)
+    file = folder / "tokenizer_config.json"
+    set_json(file, chat_template=json.loads(file.read_text())["chat_template"] + part)
+    given = {"generator.checkpoint": str(folder), "generator.thinking": thinking}
+    findings = [f for f in serious(changed("demo", given)) if "chat template" in f.where]
+    assert [f.what.split(",")[0] for f in findings] == ([warned] if warned else [])

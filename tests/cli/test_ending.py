@@ -37,6 +37,15 @@ def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
     assert capsys.readouterr() == ("", "error: This is wrong.\nDo that.\n")
 
 
+def test_a_servers_words_cannot_control_the_terminal_in_a_traceback_either(monkeypatch, capsys):
+    monkeypatch.setattr("tts.cli.ending.verbose", True)
+    assert ended(raising(ConfigError("\x1b]0;pwn\a\x1b[2J"))) == 2
+    err = capsys.readouterr().err
+    assert err.count("␛]0;pwn␇␛[2J") == 2
+    assert "Traceback" in err
+    assert "\x1b" not in err
+
+
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])
 def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(bugs, monkeypatch, capsys, error):
     monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])

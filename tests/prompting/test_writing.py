@@ -11,9 +11,10 @@ from tokenizers import Tokenizer as Rust
 
 from tts.build.errors import CheckpointError
 from tts.build.spec.thinking import ThinkingSpec
-from tts.build.thinking import FAMILIES, answer_part, thinking_of
+from tts.build.thinking import thinking_of
+from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer
-from tts.problem import Problem
+from tts.problem import Problem, Turn
 from tts.prompting import Context, Models
 from tts.prompting.writing import writing
 from tts.search import Expand, Sampling, Stop
@@ -276,6 +277,7 @@ def test_a_section_that_says_otherwise_than_the_template_is_refused(
         ("<think>a</think><think>c", None),
         ("The mark is <think>. So 5.", "The mark is <think>. So 5."),
         ("<|channel|>analysis<|message|>5" + FAMILIES[-1].closes + "7", "7"),
+        ("analysis<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>7", "7"),
         ("[THINK]5", None),
     ],
 )
@@ -326,3 +328,16 @@ def test_a_budget_that_the_context_cannot_hold_is_a_chain_cut_off(thinking_model
         writer = Writer(small, "1 + 1 = " * 100, "So 5.")
         (only,) = run(small, Context.of(small, PROBLEM), writer, (0,), budget=budget).thoughts
         assert (only.thinking, only.stop) == (True, Stop.LENGTH)
+
+
+def test_a_system_prompt_may_switch_thinking_off(tmp_path, tokenizer_folder, tiny_deployment):
+    switched = THINKS.replace("enable_thinking is defined and not enable_thinking", "messages[1]")
+    folder = thinking_folder(tmp_path / "c", tokenizer_folder, switched, added=True)
+    generator = tiny_deployment.generator.model_copy(update={"checkpoint": folder})
+    loaded = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
+    off = Problem("p", PROBLEM.question, history=(Turn("system", "/no_think"),))
+    for problem, thinks in ((PROBLEM, True), (off, False)):
+        context = Context.of(loaded, problem)
+        assert (context.models.thinking is not None) == thinks
+        assert (context.thought_tokens(()) is not None) == thinks
+        assert loaded.generator.spelled(context.prompt.tolist()).endswith("<think>") == thinks

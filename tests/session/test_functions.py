@@ -119,7 +119,7 @@ def test_a_reward_needs_no_verifier_checkpoint(tiny_deployment, endpoints, tmp_p
     given = {**endpoints, "verifier": lambda question, steps: 0.5}
     with Session.open(deployment, **given) as session:
         assert session.solve(QUESTION, n=4).completions[0].score == 0.5
-        assert session.score(QUESTION, ["a", "b"]) == [0.5, 0.5]
+        assert session.score(QUESTION, [["a", "b"]]).completions[0].step_scores == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("strategy", ["beam-search", "adaptive-vote"])

@@ -10,9 +10,10 @@ from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Role, VerifierRole
+from tts.build.thinking import unknown_thinking
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
-from tts.prompting.chat import generator_prompt
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.stop_words import count_stop_words
 
 from .findings import not_checked, refused
@@ -81,8 +82,8 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
     if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
     try:
-        generator_prompt(tokenizer, spec, PROBE)
-        used = len(generator_prompt(tokenizer, spec, ""))
+        chat_prompt(tokenizer, generator_chat(spec, PROBE))
+        used = len(chat_prompt(tokenizer, generator_chat(spec, "")))
     except CheckpointError as error:
         where = f"generator.{spec.tokenizer_field}"
         fix = "Take a checkpoint whose chat template can."
@@ -91,6 +92,28 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
     yield from _room("generator", used, what, spec.max_seq_len, fix)
+
+
+def thinking(inputs: Inputs) -> Iterator[Finding]:
+    """The marks of thinking are known of what seems to think: the generator, and a critic."""
+    for role, model in inputs.roles.items():
+        spec = model.role_spec
+        section, asked = f"{role}.thinking", inputs.deployment.generator.thinking
+        if isinstance(spec, VerifierRole):
+            if not spec.facts.writes:
+                continue
+            section, asked = f"{role}.critique.thinking", spec.critique.thinking
+        with suppress(CheckpointError):  # `prompt` reports a template that fails
+            tokenizer = tokenizer_of(model)
+            if tokenizer and (hints := unknown_thinking(tokenizer, asked)):
+                yield Finding(
+                    f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
+                    f"{role}.{spec.tokenizer_field}: chat template",
+                    "if this model thinks, its thinking is taken for what it answers",
+                    f"State its marks in {section}: opens and closes; or {section}: "
+                    "{enabled: false} if it does not think.",
+                    "warning",
+                )
 
 
 def end_tokens(inputs: Inputs) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from . import (
     report,
     requests,
     runs,
+    score,
     serve,
     simulate,
     study,
@@ -177,6 +178,14 @@ _command(
     "tts bench demo --strategy all --n 16",
     "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
     "tts bench --resume runs/RUN",
+)
+_command(
+    score.score,
+    "score",
+    _SEARCH,
+    "tts score demo candidates.jsonl",
+    "tts score mine.yaml processbench/gsm8k.json --write",
+    "tts score mine.yaml --dataset gsm8k --limit 200 --n 8",
 )
 _command(
     report.report,

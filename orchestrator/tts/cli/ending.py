@@ -66,7 +66,7 @@ def ended(command: Callable[[], object]) -> int:
                 sys.stdout.flush()  # here a reader that is gone can be told from a bug
     except TtsError as error:
         if verbose:
-            traceback.print_exception(error)
+            _say("".join(traceback.format_exception(error)).rstrip())  # with a server's words in it
         _say(f"error: {error.message}")
         if error.hint:
             _say(error.hint)
@@ -194,7 +194,7 @@ def _report_bug(error: Exception) -> None:
         if folder is not None:
             _keep_newest(folder)
     except OSError:  # nowhere to write it: better a traceback than nothing
-        traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)).rstrip())
         _say(f"error: tts failed with {kind}: this is a bug, please report it, with the above.")
         return
     _say(f"error: tts failed with {kind}: {str(error) or 'no message':.300}")

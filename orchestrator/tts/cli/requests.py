@@ -117,7 +117,9 @@ def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> Render
 
     tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
     times = ["gateway\nms", "first byte\ns", "last byte\ns"]
-    shown = table("time", "id", "model", "outcome", "key", "replica", right=[*tokens, *times])
+    shown = table(
+        "time", "id", "model", "outcome", "key", "client", "replica", right=[*tokens, *times]
+    )
     for record in records:
         shown.add_row(*_row(record, names))
     return Sheet(shown, keys=2)
@@ -132,6 +134,7 @@ def _row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:
         escape(record.model) or record.endpoint,
         outcome,
         escape(names.get(record.key or "", record.key or "-")),
+        escape(record.client or "-"),
         escape(record.replica or "-"),
         *(
             f"{tokens:,}" if tokens else "-"

@@ -279,7 +279,7 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
-                sources=_sources((strategy or [_STRATEGY])[0], verifier, deployment),
+                sources=given_sources((strategy or [_STRATEGY])[0], verifier, deployment),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -304,7 +304,7 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
-            sources=_sources(search, verifier, deployment),
+            sources=given_sources(search, verifier, deployment),
             command=command_line(context),
         )
         with Bars() as observer:
@@ -385,7 +385,7 @@ def solve(
         speculation=speculation,
         limits=Limits(budget_tokens, deadline),
         server=server,
-        sources=_sources(strategy, verifier, source),
+        sources=given_sources(strategy, verifier, source),
         command=command_line(context),
     )
     servers = tuple(endpoints or ())
@@ -477,7 +477,7 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
     return tuple(strategies)
 
 
-def _sources(
+def given_sources(
     strategy: str, verifier: str | None, deployment: str | None
 ) -> dict[str, FunctionSource]:
     """The functions in Python files that take part: of options, or of the named deployment."""

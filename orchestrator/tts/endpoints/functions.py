@@ -27,6 +27,7 @@ from tts.build.errors import ConfigError, FunctionError, RequestRefused
 from tts.build.tokenizer import Tokenizer
 
 from .base import (
+    FieldRefused,
     GenerateCall,
     Generator,
     NewTokens,
@@ -303,6 +304,8 @@ class FunctionGenerator:
                 hint="Leave answer_regex and answer_schema out.",
             )
         shaped(call, (), self._call.name)
+        if call.top_k:
+            raise FieldRefused("top_k", self._call.name)
         prompt_ids: list[int] = call.input_ids.tolist()
         stop = [self._delimiter] if call.stop_at_step and self._delimiter else []
         options = {

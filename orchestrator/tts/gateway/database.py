@@ -35,9 +35,13 @@ CREATE TABLE IF NOT EXISTS keys (
     tokens_per_day INTEGER,
     tokens_per_month INTEGER,
     expires REAL,
-    models TEXT
+    models TEXT,
+    created_by TEXT,
+    revoked_by TEXT
 )
 """
+_ADDED = {"keys": ("created_by", "revoked_by"), "requests": ("client",)}
+"""Columns that a file of an earlier version lacks, all of them texts."""
 
 
 class DatabaseUnusable(ConfigError):
@@ -60,6 +64,11 @@ def connected(file: Path, *tables: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         for table in (_KEYS, *tables):
             connection.execute(table)
+        for table, columns in _ADDED.items():
+            there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns if there else ():
+                if column not in there:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
         _take_over(connection, file.with_name("keys.db"))
     except BaseException:
         connection.close()

@@ -15,7 +15,10 @@
 | worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
 | grader | the public `Grader`: the worker processes, and what they have replied |
+| code_blocks | the code of a completion |
+| code_tests | the tests of a code problem: what they need, and what makes them useless |
 | code | answers in code: right if the problem's tests pass |
+| code_harness | the tests and the answer, in two processes of the sandbox |
 | votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from tts.build.thinking import answer_part
+from tts.build.thinking_families import answer_part
 
 # An escaped character is one token, so that \{ and \\ never look like the braces of a group.
 _TOKEN = re.compile(r"\\(?P<box>boxed|fbox)(?![A-Za-z])|\\.|[{}]", re.DOTALL)

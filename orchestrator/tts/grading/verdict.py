@@ -37,6 +37,7 @@ class Reason(StrEnum):
     BUDGET = "budget"  # undecided: the problem's answers have used up its CPU time
     MEMORY = "out of memory"  # undecided: the worker's memory cap was reached
     ERROR = "error"  # undecided: math-verify raised
+    BROKEN_TESTS = "broken tests"  # undecided: the published solution fails them, too
     CRASHED = "crashed"  # undecided: the worker died, twice
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import Ids
 from tts.constraints import answer_constraint
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, Shaping
 from tts.engines.wire import Guide
 from tts.search import Expand, Stop, Thought
 
@@ -102,7 +102,9 @@ def _call(
         sampling.top_p,
         at_step,
         guide,
+        top_k=sampling.top_k,
         stop_words=stop_words,
+        shaping=Shaping(min_p=sampling.min_p) if sampling.min_p else None,
     )
 
 
