@@ -20,7 +20,6 @@ from . import (
     keys,
     listing,
     plan,
-    random_checkpoint,
     report,
     requests,
     runs,
@@ -221,12 +220,6 @@ _command(
 )
 _command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-_command(
-    random_checkpoint.random_checkpoint,
-    "random-checkpoint",
-    _STUDY,
-    "tts random-checkpoint checkpoints/gen --like Llama-3.2-1B-Instruct",
-)
 
 
 def main() -> None:
