@@ -433,10 +433,12 @@ def _print_document(found: Comparison, folder: Path) -> None:
 def _is_file_of_problems(text: str) -> bool:
     """Whether the last word of `tts solve` names a file of problems, and not a question.
 
-    Raises BadParameter for the name of a deployment, and for a file of problems that is not there.
+    Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
+    is not there.
     """
     from tts.build.input_files import Unreadable, is_file, require_path
     from tts.build.spec import bundled_deployments
+    from tts.build.user_paths import is_folder
 
     try:
         require_path(text)
@@ -447,6 +449,11 @@ def _is_file_of_problems(text: str) -> bool:
     if text in bundled_deployments() or (there and suffix in (".yaml", ".yml")):
         raise typer.BadParameter(
             f"{text} is a deployment: the question comes after it", param_hint="QUESTION"
+        )
+    if is_folder(Path(text).expanduser()):
+        raise typer.BadParameter(
+            f"{text} is a folder: name a file of problems in it, or tts bench --dataset {text}",
+            param_hint="QUESTION",
         )
     if not there and suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet") and " " not in text:
         raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
