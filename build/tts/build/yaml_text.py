@@ -10,7 +10,6 @@ from ruamel.yaml.error import YAMLError
 
 from .input_files import Unreadable
 
-
 MAX_SIZE = 1_000_000
 """Most characters and values of a text whose aliases are written out."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
