@@ -155,6 +155,7 @@ def explain(
 _REASONS = {
     "literal_error": "allowed: {expected}",
     "int_type": "must be a whole number",
+    "float_type": "must be a number",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
