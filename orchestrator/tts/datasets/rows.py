@@ -105,7 +105,7 @@ def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:
         except StopIteration:
             return
         except csv.Error as error:
-            why = "its lines end in CR alone" if "newline" in str(error) else error
+            why = "a CR stands in it without LF" if "new-line" in str(error) else error
             raise DatasetError(f"{where} cannot be read: {why}.") from error
         if not any(cell.strip() for cell in cells):
             continue
