@@ -132,7 +132,7 @@ EXPONENTIAL = ["(a|a?)+$", r"(\w+)+$", "(ab|ab?)+$", "(x+x+)+y", r"(\s|\n)*x", "
 
 @pytest.mark.parametrize("pattern", EXPONENTIAL)
 def test_a_pattern_that_takes_exponential_time_is_refused(tmp_path, pattern):
-    with pytest.raises(CheckpointError, match="the library refuses it: .*retry-limit"):
+    with pytest.raises(CheckpointError, match=r"the library refuses it: .*retry-limit"):
         load(tmp_path, split_by(pattern))
 
 

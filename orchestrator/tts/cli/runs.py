@@ -178,7 +178,7 @@ def bench(
             "--strategy",
             autocompletion=strategies_or_all,
             help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Several, and all: one after the other, "
-            "compared side by side.",
+            "compared side by side (of a file: a Strategy or a SearchConfig).",
             show_default=_STRATEGY,
         ),
     ] = None,
@@ -465,16 +465,12 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
 
     Raises BadParameter for what no comparison can hold.
     """
-    from tts.session.function_files import names_function
-
     if len(strategies) < 2:
         return ()
     for each in strategies:
         what = (
             f"every strategy is in {ALL} already"
             if each == ALL
-            else f"{each} is a function; run it by itself, then: tts report RUN RUN"
-            if names_function(each)
             else f"{each} is given twice"
             if strategies.count(each) > 1
             else None
@@ -485,13 +481,17 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
 
 
 def given_sources(
-    strategy: str, verifier: str | None, deployment: str | None
+    strategies: list[str], verifier: str | None, deployment: str | None
 ) -> dict[str, FunctionSource]:
-    """The functions in Python files that take part: of options, or of the named deployment."""
+    """The functions in Python files that take part: of options, or of the named deployment.
+
+    Further strategies have the roles strategy-2, strategy-3 and so on.
+    """
     from tts.build.spec import load_deployment
     from tts.session.function_files import names_function, source_of, sources_of
 
-    named = {"strategy": strategy} if names_function(strategy) else {}
+    own = filter(names_function, strategies)
+    named = {f"strategy-{n}" if n > 1 else "strategy": each for n, each in enumerate(own, start=1)}
     if verifier is not None:
         named["verifier"] = verifier
     found = {role: source_of(text) for role, text in named.items()}

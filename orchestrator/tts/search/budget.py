@@ -17,8 +17,8 @@ Requests whose answers would not be part of the tree are not made, as far as tha
 `FIRST` go out at once, then, once a thought shows what it costs, and its score where the verifier
 writes, as many as fit into what is left at that cost. So the engines generate what the budget says,
 and at most `FIRST` or what differs from that mean beyond it. An expansion's place in the order is
-that of going out. It goes out with what is left then, which depends on the order alone, and ends one
-token beyond it: by that it does not fit, as it would not have fitted whole.
+that of going out. It goes out with what is left then, which depends on the order alone, and ends
+one token beyond it: by that it does not fit, as it would not have fitted whole.
 
 The cost is less overlap within one problem: an answer waits for those that were asked for before
 it. Speculative tokens that were never asked for do not count, because their number depends on
