@@ -279,7 +279,7 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
-                sources=given_sources((strategy or [_STRATEGY])[0], verifier, deployment),
+                sources=given_sources(strategy or [], verifier, deployment),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -304,7 +304,7 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
-            sources=given_sources(search, verifier, deployment),
+            sources=given_sources(strategy or [], verifier, deployment),
             command=command_line(context),
         )
         with Bars() as observer:
@@ -385,7 +385,7 @@ def solve(
         speculation=speculation,
         limits=Limits(budget_tokens, deadline),
         server=server,
-        sources=given_sources(strategy, verifier, source),
+        sources=given_sources([strategy], verifier, source),
         command=command_line(context),
     )
     servers = tuple(endpoints or ())

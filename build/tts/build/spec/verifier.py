@@ -208,7 +208,7 @@ class VerifierRole(RoleSpec):
 
     @field_validator("criteria")
     @classmethod
-    def _differ(cls, criteria: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _criteria_differ(cls, criteria: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if criteria and len({each.strip() for each in criteria} - {""}) < len(criteria):
             raise ValueError("must be different texts, none of them blank")
         return criteria
