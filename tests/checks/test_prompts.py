@@ -89,6 +89,32 @@ def test_an_end_token_that_is_not_the_tokenizers(
 
 
 @pytest.mark.parametrize(
+    ("base", "thinking", "what"),
+    [
+        ("demo", {"budget_tokens": 100}, "has budget_tokens, but the chat template of"),
+        ("demo-thinking", {"closing_text": "So"}, "is 'So', which must have '</think>' once"),
+        ("demo-thinking", {"closing_text": "</think>" * 2}, "which must have '</think>' once"),
+        ("demo-thinking", {"budget_tokens": 1}, "budget_tokens is 1, less than the"),
+        ("demo-thinking", {"budget_tokens": 100}, ""),
+    ],
+)
+def test_thinking_that_no_run_could_begin_with_is_an_error(base: str, thinking: Any, what: str):
+    findings = serious(changed(base, {"generator.thinking": thinking}))
+    assert [finding.where for finding in findings] == ["generator.thinking"] * bool(what)
+    assert all(what in finding.what for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [('{foo} {Bar} \\boxed{answer} x_{n} {"a": 1}', ["{foo}"]), ("\\{a\\} $2^{n}$ {{x}}", [])],
+)
+def test_a_place_that_nothing_fills_is_doubted(text: str, places: list[str]):
+    prompt = f"{text} {{question}} {{steps}} {{step}}"
+    findings = serious(changed("demo-prompted", {"verifier.prompt": prompt}))
+    assert [finding.what.partition(",")[0] for finding in findings] == [f"has {p}" for p in places]
+
+
+@pytest.mark.parametrize(
     ("part", "thinking", "warned"),
     [
         ("{% if enable_thinking %}on{% endif %}", {}, "has enable_thinking"),

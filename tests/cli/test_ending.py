@@ -207,6 +207,17 @@ def test_closed_outputs_are_no_traceback(bugs):
     assert [file.suffix for file in bugs.iterdir()] == [".txt"]
 
 
+def test_no_socket_gets_the_number_of_a_closed_stream():
+    """Where it does, libuv aborts the process when it closes the socket."""
+    source = (
+        "import socket, sys; from tts.cli.ending import ended; "
+        "sys.exit(ended(lambda: sys.exit(socket.socket().detach())))"
+    )
+    command = f'exec {sys.executable} -c "$1" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", command, "sh", source], timeout=60, check=False)
+    assert done.returncode == 3
+
+
 STEP = """
 import signal, subprocess, sys
 from tts.cli.ending import ended

@@ -97,13 +97,13 @@ class Writer:
 PROBLEM = Problem("p", "Compute 1 + 1.")
 
 
-def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=None):
+def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=None, most=None):
     """What is written for a node, which is added to the context.
 
     Every request has the ids of the path and of what was written for the node so far.
     """
     sampling = Sampling(0.8, 1.0, max_tokens, thinking_budget=budget)
-    parts = writing(context, Expand(node, 7, sampling, whole))
+    parts = writing(context, Expand(node, 7, sampling, whole, most=most))
     asked, reply, path = [], None, context.generator_ids(node[:-1]).tolist()
     while True:
         try:
@@ -119,6 +119,37 @@ def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=N
         context.add(node, thought)
         node = (*node, 0)
     return written
+
+
+def size(written):
+    return sum(len(thought.token_ids) for thought in written.thoughts)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("thinking", "budget"), [({}, None), ({}, 14), ({"steps": "paragraphs", "step_tokens": 3}, 24)]
+)
+@pytest.mark.parametrize("thought", [f"1 + 1\n\nAdd 5 = 5\n\n1{CLOSES}", "1 + 1 = 2 " * 9])
+def test_what_is_of_use_is_written_as_ever_and_of_the_rest_one_token_more(
+    thinking_models, thinking, budget, thought, whole
+):
+    models = thinking_models(**thinking)
+    answer = "\n\nAdd 5\n\nSo 5."
+
+    def written(most):
+        writer = Writer(models, thought, answer)
+        context = Context.of(models, PROBLEM)
+        return run(models, context, writer, (0,), whole=whole, budget=budget, most=most)
+
+    free = written(None)
+    closing = len(models.thinking.closing_ids)
+    for most in range(1, size(free) + 3):
+        limited = written(most)
+        if size(free) <= most:
+            assert limited == free
+        else:
+            assert most < size(limited) <= most + 1 + closing
+            assert limited.tokens <= most + 1
 
 
 words = st.lists(st.sampled_from(["1 + 1", " = 2", "\n\n", "\n", "Add 1", "5"]), max_size=12)

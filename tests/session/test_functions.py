@@ -176,6 +176,21 @@ def test_a_batch_that_is_none_is_refused(given):
         asyncio.run(go())
 
 
+def test_a_function_that_empties_its_batch_or_has_a_default_learns_why_it_is_wrong():
+    def empties(chains):
+        chains.clear()
+        return []
+
+    def judges(question, steps=()):
+        return 0.5
+
+    for function in (empties, judges):
+        call = ScoreCall(NO_IDS, QUESTION, ("a",))
+        with pytest.raises(FunctionError, match="for a batch of 1 chains") as caught:
+            asyncio.run(FunctionVerifier(function).score(call))
+        assert "One with a default is not counted." in caught.value.hint
+
+
 class Text:
     """A model of text: a method of each."""
 

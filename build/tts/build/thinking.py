@@ -149,9 +149,9 @@ def _made(
     tokenizer: Tokenizer, spec: ThinkingSpec, marks: Marks, section: str, *, opened: bool
 ) -> Thinking:
     text = marks.closing_text if spec.closing_text is None else spec.closing_text
-    if not any(mark in text for mark in marks.closings):
+    if max(map(text.count, marks.closings)) != 1:
         raise CheckpointError(
-            f"{section}.closing_text is {text!r:.200}, without {marks.closes!r}.",
+            f"{section}.closing_text is {text!r:.200}, which must have {marks.closes!r} once.",
             hint="It must close the thinking; what follows it is the answer.",
         )
     closing = tuple(tokenizer.encode(text))

@@ -124,7 +124,8 @@ _command(
 _command(serve.serve, "serve", _BUILD, "tts serve demo", "tts serve demo --stop")
 _gateway = typer.Typer(
     cls=WithDefault,
-    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT. Its keys, requests and usage.",
+    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT, with the options of tts gateway "
+    "serve --help. Its keys, requests and usage.",
     epilog=_examples(
         "tts gateway demo",
         "tts gateway serve --help",

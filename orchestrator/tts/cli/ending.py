@@ -55,6 +55,7 @@ def ended(command: Callable[[], object]) -> int:
     from tts.build.errors import TtsError
 
     json_output.printed = False
+    _open_standard_streams()
     _print_anything()
     _let_sigterm_be_raised()
     try:
@@ -145,6 +146,13 @@ def _refused(error: BaseException | None) -> BaseException | None:
     ):
         return error
     return _refused(error.__cause__ or error.__context__)  # libraries wrap what they catch
+
+
+def _open_standard_streams() -> None:
+    """Open those that were closed (`<&-`): else a socket gets such a number, and libuv aborts."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _print_anything() -> None:

@@ -120,7 +120,7 @@ def score(
         limit=limit,
         n=n,
         seed=seed,
-        source=given_sources("", verifier, deployment).get("verifier"),
+        source=given_sources([], verifier, deployment).get("verifier"),
         server=server,
         endpoints=tuple(endpoints or ()),
         command=tuple(command_line(context)),

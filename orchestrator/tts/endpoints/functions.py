@@ -203,12 +203,13 @@ class FunctionVerifier:
         self._call.close()
 
     async def _score_batch(self, chains: list[ChainToScore]) -> Sequence[Any]:
-        said = _plain(await self._call(chains))
+        said = _plain(await self._call(list(chains)))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
                 f"{self._call.name} gave {described(said)} for a batch of {len(chains)} chains; it "
                 "takes one parameter, so it must return a list with a score for each of them.",
-                hint="A function of one chain has two parameters: (question, steps).",
+                hint="A function of one chain has two parameters: (question, steps). One with a "
+                "default is not counted.",
             )
         return said
 

@@ -142,8 +142,8 @@ class Session:
             out: A folder for the run's log and report; without it nothing is kept on disk.
             budget_tokens: The most generated tokens in the tree, with those that the verifier
                 writes about it. A search that needs more is cut off, perhaps before any answer: n
-                should be small enough. What runs when the budget is spent is generated beyond it,
-                and is in no tree. With auto, the mean of a run.
+                should be small enough. A request is held to what is left when it is sent; what
+                does not fit is in no tree. With auto, the mean of a run.
             deadline_s: Seconds from this call, waiting included. Without any completion by then,
                 DeadlineExceeded is raised; with `out`, the result has no answer.
             answer_of: `answer_of(text)` replaces the extraction of a completion's answer.

@@ -203,7 +203,10 @@ def on_deployment(
 
 def repeated(sources: Mapping[str, FunctionSource]) -> str:
     """The options that name Python files again, with a space before each."""
-    named = ((f"--{role}", f"{each.file}:{each.name}") for role, each in sources.items())
+    named = (
+        (f"--{role.partition('-')[0]}", f"{each.file}:{each.name}")
+        for role, each in sources.items()
+    )
     return "".join(f" {shlex.join(words)}" for words in named)
 
 
