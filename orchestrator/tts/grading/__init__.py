@@ -7,6 +7,8 @@
 |---|---|
 | extract | the answer that a text states: its last box, or what it calls the final answer |
 | canonical | a cheap normal form, of JSON too: equal strings are equal answers |
+| notation | unicode mathematics and numbers, in the LaTeX that math-verify reads |
+| units | units, money and number bases: answers as quantities |
 | screen | refuses what would only burn a worker (towers, factorials) |
 | readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |

@@ -94,7 +94,7 @@ def _with_imaginary_unit(reading: Any) -> Any:
     letters = {s: sympy.I for s in getattr(reading, "free_symbols", ()) if s.name == "i"}
     try:
         return reading.xreplace(letters) if letters else reading
-    except TypeError:  # an inequality
+    except (TypeError, NotImplementedError):  # an inequality, an interval
         return reading
 
 
@@ -119,8 +119,11 @@ def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
 
 def _as_union(formula: Any, other: Any) -> Any:
     """The union that "x < 1 or x > 2" is, if the other answer is one."""
-    is_listed = isinstance(formula, sympy.FiniteSet) and all(map(is_inequality, formula.args))
-    return sympy.Or(*formula.args).as_set() if is_listed and other.is_Union else formula
+    if isinstance(formula, sympy.FiniteSet) and isinstance(other, sympy.Union):
+        return (
+            sympy.Or(*formula.args).as_set() if all(map(is_inequality, formula.args)) else formula
+        )
+    return formula
 
 
 def _is_with_roots(formula: Any) -> bool:

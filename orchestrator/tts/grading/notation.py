@@ -42,6 +42,10 @@ def _ascii(characters: re.Match[str]) -> str:
     return normalize("NFKC", characters[0])
 
 
+def _power(raised: re.Match[str]) -> str:
+    return f"^{{{_ascii(raised)}}}".replace("−", "-")
+
+
 def _power_of_ten(number: re.Match[str]) -> str:
     digits = number["decimals"] or number["digits"]
     power = rf"{digits}\times 10^{{{int(number['exponent'])}}}"
@@ -66,13 +70,14 @@ def _repeating(number: re.Match[str]) -> str:
 
 
 _SYMBOLS = str.maketrans(
-    {"−": "-", "–": "-", "⁄": "/", "。": ".", "、": ",", "∞": r"\infty ", "°": r"^{\circ}"}
+    {"−": "-", "–": "-", "⁄": "/", "。": ".", "、": ", ", "∞": r"\infty ", "°": r"^{\circ}"}
     | {"≤": r"\leq ", "≥": r"\geq ", "∈": r"\in ", "ℤ": r"\mathbb{Z}", "·": r"\cdot "}
 )
 _RADICAND = r"\s*(\d+(?:\.\d+)?|\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\)|[^\W\d_])"
+_RAISED = r"[⁰¹²³⁴-⁹⁺⁻⁽⁾ⁱⁿ]+"
 _UNICODE: tuple[Rewriting, ...] = (
     (re.compile(r"[\u3000\uff01-\uff5e℃℉]"), _ascii),
-    (re.compile(r"[⁰¹²³⁴-⁹⁺⁻⁽⁾ⁱⁿ]+"), lambda raised: f"^{{{_ascii(raised)}}}"),
+    (re.compile(_RAISED), _power),
     (re.compile(r"[₀-₎ₐ-ₜ]+"), lambda lowered: f"_{{{_ascii(lowered)}}}"),
     (re.compile(r"[¼-¾⅐-⅞]"), lambda part: r"\frac{{{}}}{{{}}}".format(*_ascii(part).split("⁄"))),
     (re.compile(rf"√{_RADICAND}"), r"\\sqrt{\1}"),
@@ -81,6 +86,7 @@ _UNICODE: tuple[Rewriting, ...] = (
 _WORD = re.compile(r"(?<![\\{A-Za-z])(?!and\b|or\b)[A-Za-z]{2,} ")
 _GAP = r"(?:[ ~]|\\[,;: ])"
 _NUMBERS: tuple[Rewriting, ...] = (
+    (re.compile(rf"(?<=\d){_RAISED}"), _power),  # in prose: 10⁻³, but not m²
     (  # as programs print them; "2e-10" may well be twice Euler's number less ten
         re.compile(
             r"(?<![\w.^])(?:(?P<decimals>\d*\.\d+|1)|(?P<digits>\d+(?=[eE]\d|[eE][+-]0|E)))"

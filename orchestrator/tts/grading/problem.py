@@ -89,11 +89,6 @@ class ProblemGrader:
             return Verdict(Outcome.DIFFERENT, Reason.NO_ANSWER)
         if prediction == reference:
             return Verdict(Outcome.EQUAL, Reason.IDENTICAL)
-        if max(len(prediction), len(reference)) <= MAX_ANSWER_CHARS:
-            quantities = in_one_measure(prediction, reference)
-            if quantities is None:
-                return Verdict(Outcome.DIFFERENT, Reason.UNITS)
-            prediction, reference = quantities
         pair = self._known(prediction), self._known(reference)
         for answer in pair:
             if answer.limit and answer.limit.reason is Reason.TOO_LONG:
@@ -112,6 +107,11 @@ class ProblemGrader:
         for answer in pair:
             if answer.limit and not answer.parsed:
                 return answer.limit
+        quantities = in_one_measure(prediction, reference)
+        if quantities is None:
+            return Verdict(Outcome.DIFFERENT, Reason.UNITS)
+        if quantities != (prediction, reference):
+            return await self.equal(*quantities)
         for text, answer in zip((prediction, reference), pair, strict=True):
             if not answer.parsed:
                 if self.spent_s >= self._cpu_s:

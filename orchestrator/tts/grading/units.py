@@ -36,7 +36,7 @@ _FACTOR = re.compile(
     r"(?:(?:(?P<area>sq(?:uare|\.)?)|(?P<volume>cu(?:bic|\.)?)) )?"
     rf"(?P<name>°[CF]?|{_CURRENCY}|[A-Za-zμµ]+|[\u4e00-\u9fff]+)(?: ?\^ ?\{{?(?P<power>-?\d)\}}?)?"
 )
-_NUMBER_END = re.compile(r"[\d)}]|\\pi(?![a-z])")
+_NUMBER_END = re.compile(r"[\d)}$]|\\pi(?![a-z])")
 _MAY_BE_PRODUCT = re.compile(r"[A-Za-z].*| [A-Za-z](?: ?\^.*)?")
 _PRICE = re.compile(rf"({_CURRENCY}) ?(-?\d[\d.,]*)")
 _CENTS = re.compile(r"(-?\d+),(\d\d)")
@@ -74,12 +74,15 @@ def without_unit(answer: str) -> str:
 def in_one_measure(prediction: str, reference: str) -> tuple[str, str] | None:
     """Both answers in one unit and base, if both name one; else as they are.
 
-    None if their units measure different things.
+    None if their units measure different things, or if a subscript is no base of its number.
     """
     texts = in_latex(prediction), in_latex(reference)
     bases = [{number["base"] for number in _BASED.finditer(text)} for text in texts]
     if all(bases) and bases[0] != bases[1]:
-        return _BASED.sub(_in_base_ten, texts[0]), _BASED.sub(_in_base_ten, texts[1])
+        try:
+            return _BASED.sub(_in_base_ten, texts[0]), _BASED.sub(_in_base_ten, texts[1])
+        except ValueError:
+            return None
     answer, target = _quantity(prediction), _quantity(reference)
     if answer is None or target is None:
         return prediction, reference
@@ -93,25 +96,23 @@ def in_one_measure(prediction: str, reference: str) -> tuple[str, str] | None:
 
 
 def _in_base_ten(number: re.Match[str]) -> str:
-    base, value = int(number["base"]), 0
-    for digit in number["digits"]:
-        value = value * base + int(digit, 16)
-    return str(value)
+    return str(int(number["digits"], int(number["base"])))
 
 
 @lru_cache(_KEPT_QUANTITIES)
 def _quantity(answer: str) -> _Quantity | None:
     text = in_latex(without_dollars(trimmed(_WRAPPED.sub(r" \1", answer)))).replace(r"\$", "$")
-    text = _DEGREE.sub("°", _SPACING.sub(" ", text).strip())
+    text = _DEGREE.sub("°", _SPACING.sub(" ", text).strip().removesuffix("."))
     if price := _PRICE.fullmatch(text):
         text = price[2] + price[1]
     for end in _NUMBER_END.finditer(text):
         number, unit = text[: end.end()], text[end.end() :]
-        if measure := _measure(unit):
+        measure = None if "$" in number and "$" in unit else _measure(unit)  # "$5$ cm" has no money
+        if measure:
             break
     else:
         return None
-    if ("$" in unit and "$" in number) or is_prose(number):  # dollars enclose mathematics
+    if is_prose(number):
         return None
     if re.search(_CURRENCY, unit) and (cents := _CENTS.fullmatch(number)):
         number = f"{cents[1]}.{cents[2]}"
