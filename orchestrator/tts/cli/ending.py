@@ -77,6 +77,9 @@ def ended(command: Callable[[], object]) -> int:
     except SystemExit as end:
         if behind := _interruption_behind(end):  # typer makes it an exit without a word
             return _stopped(behind)
+        if isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit with 1
+            _drop_output()
+            return NO_READER
         if message := _usage_error_behind(end):
             _failed("UsageError", message, 2)
         raise

@@ -98,9 +98,12 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:
     """What is said of a file that cannot be used."""
+    full = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR"))
     return DatabaseUnusable(
         f"The keys, usage and requests in {file} cannot be used: {error}.",
-        hint="Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
+        hint="Free some space on its disk, or correct what else is wrong with that."
+        if full
+        else "Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.gateway.database import DatabaseUnusable, database_file
+from tts.gateway.database import DatabaseUnusable, database, database_file
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import read_requests
 from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore
@@ -211,3 +211,13 @@ def test_who_made_and_revoked_a_key_is_kept_also_in_a_file_of_an_earlier_version
     revoked = store.revoke("before")
     assert (made.created_by, revoked.created_by, revoked.revoked_by) == (user, None, user)
     assert list(read_requests(file)) == []
+
+
+def test_on_a_full_disk_nobody_is_told_to_remove_the_keys(tmp_path):
+    with (
+        pytest.raises(DatabaseUnusable, match="is full") as caught,
+        database(tmp_path / "keys.db", "CREATE TABLE a (b)") as connection,
+    ):
+        connection.execute("PRAGMA max_page_count = 1")
+        connection.execute("INSERT INTO a VALUES (zeroblob(100000))")
+    assert caught.value.hint.startswith("Free some space")
