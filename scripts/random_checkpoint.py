@@ -53,13 +53,13 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=POSITIONS, help="with --params")
     parser.add_argument("--tokenizer", type=Path, default=demo, metavar="CHECKPOINT")
     parser.add_argument("--seed", type=int, default=0)
-    given = vars(parser.parse_args())
+    options = vars(parser.parse_args())
     try:
-        size = given.pop("params")
-        config = make_random_checkpoint(**given, parameters=size and size_of(size))
+        size = options.pop("params")
+        config = make_random_checkpoint(**options, parameters=size and size_of(size))
     except TtsError as error:
         sys.exit(f"error: {error}")
-    print(f"{given['out']}: {parameters_of(config).total:,} parameters, {config.architecture}")
+    print(f"{options['out']}: {parameters_of(config).total:,} parameters, {config.architecture}")
 
 
 def make_random_checkpoint(
