@@ -153,6 +153,7 @@ def test_pipes_devices_folders_and_impossible_paths_are_no_datasets(tmp_path):
         ("set.jsonl", gzip.compress(b"{}"), "is packed by gzip"),
         ("set.parquet", b"version https://git-lfs.github.com/spec/v1\noid", "pointer of git-lfs"),
     ],
+    ids=["carriage returns", "digits", "gzip", "git-lfs"],
 )
 def test_what_is_no_dataset_is_called_what_it_is(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)

@@ -214,10 +214,11 @@ def test_who_made_and_revoked_a_key_is_kept_also_in_a_file_of_an_earlier_version
 
 
 def test_on_a_full_disk_nobody_is_told_to_remove_the_keys(tmp_path):
-    with (
-        pytest.raises(DatabaseUnusable, match="is full") as caught,
-        database(tmp_path / "keys.db", "CREATE TABLE a (b)") as connection,
-    ):
-        connection.execute("PRAGMA max_page_count = 1")
-        connection.execute("INSERT INTO a VALUES (zeroblob(100000))")
+    def fill():
+        with database(tmp_path / "keys.db", "CREATE TABLE a (b)") as connection:
+            connection.execute("PRAGMA max_page_count = 1")
+            connection.execute("INSERT INTO a VALUES (zeroblob(100000))")
+
+    with pytest.raises(DatabaseUnusable, match="is full") as caught:
+        fill()
     assert caught.value.hint.startswith("Free some space")
