@@ -23,6 +23,7 @@ from tts.serving.repository.model_configs import model_configs
 from tts.serving.repository.render import render_models
 from tts.serving.server import probe
 from tts.serving.server.launch import launch
+from tts.serving.server.triton import Triton
 
 MODELS = Path(__file__).with_name("instant_models")
 READY_S = 60.0
@@ -45,8 +46,10 @@ def serve_models(
     prefix = f"tts-{secrets.token_hex(6)}-"
     words = [str(runtime.binary), *arguments(repository, addresses, prefix)]
     words.append(f"--backend-directory={environment.backends(runtime, own)}")
-    command = ServerCommand(words, {}, prefix, socket=addresses.socket)
-    launched = launch(command, variables, folder / "triton.log")
+    command = ServerCommand(words, {}, prefix, addresses, private=True)
+    service = Triton(deployment)
+    service.folder, service.log = folder, folder / "triton.log"
+    launched = launch(service, command, variables)
     try:
         deadline = time.monotonic() + READY_S
         while not probe.is_ready(addresses.grpc):

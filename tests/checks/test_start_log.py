@@ -6,7 +6,7 @@ from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.checks.start_log import last_start
 from tts.serving.contract import start_log_forms
-from tts.serving.server.state import LOG
+from tts.serving.server.triton import LOG
 
 H100 = load_deployment("llama-1b-prm-8b-h100-bf16")
 FORMS = start_log_forms()

@@ -12,6 +12,7 @@ from tests.end_to_end.commands import Tts, quiet
 
 from tts.build.spec import load_deployment
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,7 @@ def server(new_home):
     home = new_home()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TTS_HOME", str(home))
-        server = start_server(load_deployment("demo"))
+        server = start_server(Triton(load_deployment("demo")))
     with server:
         yield server, home
         server.check()

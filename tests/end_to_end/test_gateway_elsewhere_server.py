@@ -10,6 +10,7 @@ from tests.end_to_end.gateways import gateway, reply
 from tts.build.spec import load_deployment
 from tts.serving.repository.gateway import deployment_text, engine_manifests
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -35,7 +36,7 @@ def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(new_home, tmp_pat
         port = free.getsockname()[1]
     demo = load_deployment("demo")
     served = demo.model_copy(update={"server": demo.server.model_copy(update={"grpc_port": port})})
-    with start_server(served):
+    with start_server(Triton(served)):
         file = tmp_path / "deployment.yaml"
         file.write_text(deployment_text(without_weights(tmp_path), "127.0.0.1", port))
         options = ("--endpoint", f"dns:localhost:{port}")

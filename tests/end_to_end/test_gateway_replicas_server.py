@@ -8,6 +8,7 @@ from tests.end_to_end.gateways import client, gateway
 
 from tts.build.spec import load_deployment
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -20,7 +21,7 @@ def servers(tts, server, new_home, monkeypatch):
 
     def started(home):
         monkeypatch.setenv("TTS_HOME", str(home))
-        return start_server(load_deployment("demo"))
+        return start_server(Triton(load_deployment("demo")))
 
     with started(tts.home) as first, started(new_home()) as third:
         yield first, server[0], third

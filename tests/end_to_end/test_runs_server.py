@@ -31,6 +31,7 @@ from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -114,7 +115,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
             schedule=schedule,
             parameters=parameters,
         )
-        with start_server(spec):
+        with start_server(Triton(spec)):
             for caches in ("cold", "warm"):
                 plan = plan_of(wanted, problems)
                 folder = tmp_path / f"{schedule}-{caches}"
@@ -124,7 +125,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     wanted = msgspec.structs.replace(
         wanted, schedule="decoupled", speculation="always", in_flight=3
     )
-    with start_server(spec):
+    with start_server(Triton(spec)):
         plan = plan_of(wanted, problems)
         folder = tmp_path / "speculation"
         outcome = carry_out(plan, folder)

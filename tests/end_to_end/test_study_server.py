@@ -20,6 +20,7 @@ from tts.lab.study.study_run import run_study
 from tts.runs.folder import read_json, write_json
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -138,7 +139,7 @@ def test_a_server_that_runs_is_used_as_it_is(tts, small, tmp_path):
         def say(self, line):
             lines.append(line)
 
-    with start_server(load_deployment(small)) as running:
+    with start_server(Triton(load_deployment(small))) as running:
         study = run_study(str(small), TINY, tmp_path / "study", Following(), dataset="demo", seed=0)
         running.check()
     assert any("are modelled" in line for line in lines)

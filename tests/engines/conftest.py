@@ -24,6 +24,7 @@ from tts.engines.generate_request import GenerateRequest
 from tts.engines.opening import opening_of
 from tts.engines.responses import Response
 from tts.serving.server.start import RunningServer, start_server
+from tts.serving.server.triton import Triton
 
 VOCABULARY = 128
 LABELS = (3, 4)
@@ -190,7 +191,7 @@ def verifier(open_host: Open) -> Runner:
 @pytest.fixture(scope="session")
 def server(pair: Deployment) -> Iterator[RunningServer]:
     """The pair behind a real server. The files of tests that use it are one group."""
-    with start_server(pair) as running:
+    with start_server(Triton(pair)) as running:
         yield running
 
 

@@ -19,6 +19,7 @@ from tts.engines.opening import opening_of
 from tts.engines.responses import first_probability
 from tts.engines.wire import EBNF, Guide
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 from tts.session.connecting import require_engines, triton_connection
 
 PROMPTS = [prompt(seed, 20 + seed) for seed in range(12)]
@@ -97,7 +98,7 @@ def test_a_server_of_one_engine_writes_and_scores_through_one_model(one, one_eng
                 return_exceptions=True,
             )
 
-    with start_server(one_engine) as server:
+    with start_server(Triton(one_engine)) as server:
         *answers, refused = asyncio.run(ask(server.addresses.grpc))
     scores = [response.label_logits for response in one.run(*map(score_request, PROMPTS))]
     for found, expected in zip(answers[:12], scores, strict=True):

@@ -56,7 +56,7 @@ def test_what_boost_creates_keeps_its_mode(tmp_path: Path, before, open_to_other
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """The folder of a shared server that is ready and has no user."""
-    (tmp_path / guard.STATE).write_text(f'{{"shm_prefix": "{PREFIX}"}}')
+    (tmp_path / guard.STATE).write_text(f'{{"mark": "{PREFIX}"}}')
     (tmp_path / guard.USERS).touch()
     return tmp_path
 

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.serving.conftest import make_deployment
 
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.serving.command.environment import STUB
 from tts.serving.command.ports import Addresses
-from tts.serving.server.lookup import LocalHealth, observe, state_file
+from tts.serving.server.lookup import LocalHealth, observe
 from tts.serving.server.state import ProcessIdentity, ServerState, identify, write_state
+from tts.serving.server.triton import Triton
 
 ME = identify(os.getpid())
 GONE = ProcessIdentity(ME.pid, ME.started_ticks + 1)
+ECHO = Triton(make_deployment())
 STATE = ServerState("echo", "digest", Addresses("127.0.0.1", 1, 2, 3), ME)
 
 
@@ -39,9 +42,9 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[psutil.Pro
 
 
 def test_a_stub_that_dies_is_named_by_its_model(stub: psutil.Process):
-    health = observe(STATE)
+    health = observe(ECHO, STATE)
     # this process may have a real server, too
-    assert health.stubs[identify(stub.pid)] == "prm"
+    assert health.parts[identify(stub.pid)] == "Python stub of model prm"
     health.check()
     stub.send_signal(signal.SIGKILL)
     stub.wait()
@@ -64,30 +67,30 @@ def test_who_uses_a_server_is_told_whose_it_was_and_what_to_do(
     dead: ServerState, shared: bool, whose: str
 ):
     with pytest.raises(ServerError, match="The Triton server died") as died:
-        observe(replace(dead, shared=shared)).check_from_outside()
+        observe(ECHO, replace(dead, shared=shared)).check_from_outside()
     owner, _, _ = died.value.hint.partition("One that stays for all: tts serve echo\nIts log: ")
     assert whose in owner
 
 
 def test_a_death_is_left_to_a_supervisor_that_lives(dead: ServerState):
-    observe(replace(dead, supervisor=ME)).check_from_outside()
+    observe(ECHO, replace(dead, supervisor=ME)).check_from_outside()
     with pytest.raises(ServerError) as died:
-        observe(replace(dead, supervisor=GONE)).check_from_outside()
+        observe(ECHO, replace(dead, supervisor=GONE)).check_from_outside()
     assert "tts serve" not in died.value.hint
 
 
 def test_a_server_is_watched_through_its_restarts(tiny_deployment, tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     with pytest.raises(ServerError, match="No server of tiny is running"):
-        LocalHealth(tiny_deployment)
+        LocalHealth(Triton(tiny_deployment))
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     paths.server_dir("tiny").mkdir(parents=True)
-    write_state(state_file(tiny_deployment), replace(STATE, server=identify(process.pid)))
-    health = LocalHealth(tiny_deployment)
+    write_state(Triton(tiny_deployment).state_file, replace(STATE, server=identify(process.pid)))
+    health = LocalHealth(Triton(tiny_deployment))
     health.check()
     process.communicate(b"\n")
     with pytest.raises(ServerError, match=r"The Triton server died\."):
         health.check()
-    write_state(state_file(tiny_deployment), STATE)
+    write_state(Triton(tiny_deployment).state_file, STATE)
     health.check()
-    assert health.address == "127.0.0.1:1"
+    assert health.addresses.grpc == "127.0.0.1:1"

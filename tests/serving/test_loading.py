@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.serving.conftest import let_initialize
+from tests.serving.conftest import let_initialize, make_deployment
 
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
@@ -24,6 +24,16 @@ from tts.serving.server.loading import (
 )
 from tts.serving.server.start import start_server
 from tts.serving.server.state import identify
+from tts.serving.server.triton import Triton
+
+ROLES = ("generator", "verifier")
+
+
+def service_with(log: Path) -> Triton:
+    service = Triton(make_deployment())
+    service.log = log
+    return service
+
 
 TRITON = 'I1122 02:47:31.192164 1239 model_lifecycle.cc:{line}] "{text}"\n'
 
@@ -40,7 +50,7 @@ def test_each_engine_is_where_the_last_line_about_it_says(tmp_path: Path):
     log = tmp_path / "triton.log"
 
     def stages() -> dict[str, tuple[str, float | None]]:
-        found = read_loading(log, 3.0)
+        found = read_loading(log, 3.0, ROLES)
         assert found.seconds == 3.0
         return {role: (stage.doing, stage.fraction) for role, stage in found.engines.items()}
 
@@ -57,19 +67,19 @@ def test_each_engine_is_where_the_last_line_about_it_says(tmp_path: Path):
     with log.open("a") as more:
         more.write("\n" + loaded("generator"))
     assert stages() == {"generator": (WARMING_UP, None), "verifier": (COMPILING, None)}
-    assert not read_loading(log, 3.0).is_open
+    assert not read_loading(log, 3.0, ROLES).is_open
     with log.open("a") as more:
         print(Stage("prm_engine", OPEN).line(), file=more)
     assert stages() == {"generator": (WARMING_UP, None), "verifier": (OPEN, None)}
-    assert read_loading(log, 3.0).is_open
+    assert read_loading(log, 3.0, ROLES).is_open
 
 
 def test_the_verifier_may_be_one_model_or_the_engine_of_an_ensemble(tmp_path: Path):
     log = tmp_path / "triton.log"
     log.write_text(Stage("prm", COMPILING).line() + "\n")
-    assert str(read_loading(log, 3.0)) == "generator: waiting, verifier: compiling"
+    assert str(read_loading(log, 3.0, ROLES)) == "generator: waiting, verifier: compiling"
     log.write_text(loaded("prm_engine") + begun("prm"))  # the ensemble comes last
-    assert str(read_loading(log, 3.0)) == "generator: waiting, verifier: warming up"
+    assert str(read_loading(log, 3.0, ROLES)) == "generator: waiting, verifier: warming up"
 
 
 @pytest.fixture
@@ -90,7 +100,7 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
         lambda process: SimpleNamespace(user=computed[0], system=0.0),
     )
     monkeypatch.setattr(loading.psutil.Process, "children", lambda process, recursive: [])
-    watchdog = Watchdog(log, identify(os.getpid()), 60.0)
+    watchdog = Watchdog(service_with(log), identify(os.getpid()), 60.0)
     for _ in range(1000):  # it computes
         clock[0] += 2.0
         computed[0] += 1.0
@@ -118,7 +128,7 @@ def test_a_start_that_stands_still_with_open_engines_is_given_up_soon(
         "".join(Stage(model, OPEN).line() + "\n" for model in ("generator", "prm_engine"))
     )
     gone = replace(identify(os.getpid()), started_ticks=0)
-    watchdog = Watchdog(log, gone)
+    watchdog = Watchdog(service_with(log), gone)
     clock[0] += OPEN_STALL_S
     watchdog.check()
     clock[0] += 2.0
@@ -145,7 +155,7 @@ def test_a_real_start_tells_what_its_engines_do(
         if loading.engines["generator"] == Stage("generator", READING, 0.5):
             seen.touch()
 
-    with start_server(echo(), on_loading=on_loading):
+    with start_server(Triton(echo()), on_loading=on_loading):
         pass
     assert seen.exists()
     assert [each.seconds for each in told] == sorted(each.seconds for each in told)

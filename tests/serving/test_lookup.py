@@ -14,13 +14,13 @@ from tts.serving.command.ports import Addresses
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.lookup import served_deployments, stop_server, use_server
 from tts.serving.server.state import (
-    STATE,
     ProcessIdentity,
     ServerState,
     identify,
     read_state,
     write_state,
 )
+from tts.serving.server.triton import Triton
 
 
 def test_the_deployments_that_are_served_are_those_whose_server_lives(tmp_path, monkeypatch):
@@ -31,7 +31,7 @@ def test_the_deployments_that_are_served_are_those_whose_server_lives(tmp_path, 
     for name, server in {"b": me, "dead": gone, "a": me}.items():
         paths.server_dir(name).mkdir(parents=True)
         state = ServerState(name, "digest", Addresses("127.0.0.1", 1, 2, 3), server)
-        write_state(paths.server_dir(name) / STATE, state)
+        write_state(paths.server_dir(name) / guard.STATE, state)
     assert served_deployments() == ["a", "b"]
 
 
@@ -44,13 +44,13 @@ def test_the_deployments_that_are_served_are_those_whose_server_lives(tmp_path, 
         b"[]",
         b'{"deployment": "demo", "digest": "x"}',
         b'{"deployment": 1, "digest": "x", "addresses": {}}',
-        b'{"deployment": "demo", "digest": "x", "shm_prefix": 5, "addresses": '
+        b'{"deployment": "demo", "digest": "x", "mark": 5, "addresses": '
         b'{"host": "", "grpc_port": 0, "http_port": 0, "metrics_port": 0}}',
     ],
     ids=["empty", "no UTF-8", "deep", "a list", "no addresses", "no texts", "a number"],
 )
 def test_a_damaged_state_is_that_of_no_server(tmp_path, content):
-    file = tmp_path / STATE
+    file = tmp_path / guard.STATE
     file.write_bytes(content)
     assert read_state(file) is None
     assert not file.exists()
@@ -77,7 +77,7 @@ def served(echo, process, monkeypatch):
         where, digest = Addresses("127.0.0.1", 1, 2, 3), deployment_digest(deployment)
         paths.server_dir("echo").mkdir(parents=True)
         state = ServerState("echo", digest, where, it, it, **known)
-        write_state(paths.server_dir("echo") / STATE, state)
+        write_state(paths.server_dir("echo") / guard.STATE, state)
         return deployment
 
     return serve
@@ -85,25 +85,25 @@ def served(echo, process, monkeypatch):
 
 def test_a_server_that_is_stopped_has_ended(served, process):
     deployment = served()
-    assert stop_server(deployment)
+    assert stop_server(Triton(deployment))
     assert process.wait() == -signal.SIGTERM
     assert served_deployments() == []
-    assert not stop_server(deployment)
+    assert not stop_server(Triton(deployment))
 
 
 def test_the_last_user_of_a_shared_server_stops_it(served, process):
     deployment = served(shared=True)
-    first, leave = use_server(deployment)
-    again, leave_too = use_server(deployment)
+    first, leave = use_server(Triton(deployment))
+    again, leave_too = use_server(Triton(deployment))
     assert first == again
     leave()
     assert process.poll() is None
     leave_too()
     assert process.wait() == -signal.SIGTERM
-    assert use_server(deployment) is None
+    assert use_server(Triton(deployment)) is None
 
 
 def test_a_server_of_another_process_is_used_and_left_as_it_is(served, process):
-    _, leave = use_server(served())
+    _, leave = use_server(Triton(served()))
     leave()
     assert process.poll() is None

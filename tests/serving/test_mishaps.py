@@ -13,6 +13,7 @@ from tests.serving.conftest import let_initialize
 from tts.build.spec import Deployment
 from tts.serving.server import loading
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -57,7 +58,7 @@ def test_a_start_that_fails_by_chance_is_tried_once_more(
     code = COUNT.format(starts=str(starts), mishap=mishap)
     let_initialize(templates, code, "openvino/generator")
     said: list[str] = []
-    with start_server(echo(), say=said.append):
+    with start_server(Triton(echo()), say=said.append):
         pass
     assert starts.read_text().split() == ["start"] * 2
     assert re.search(message, said[1])

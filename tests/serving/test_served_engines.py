@@ -19,6 +19,7 @@ from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.serving.repository.model_configs import iteration_logs
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -32,9 +33,9 @@ def test_engines_that_were_built_are_served(
     write_checkpoint(checkpoint, 0)
     deployment = make("tiny", checkpoint=checkpoint, http_port="auto")
     with pytest.raises(BuildError, match="verifier engine of 'tiny' is not ready"):
-        start_server(deployment)
+        start_server(Triton(deployment))
     build_engines(deployment, verify=False, say=lambda line: None)
-    with start_server(deployment) as running:
+    with start_server(Triton(deployment)) as running:
         running.check()
         assert sorted(running.health.stubs.values()) == ["generator", "prm"]
         assert pod_probe(running.addresses.http_port) == ""

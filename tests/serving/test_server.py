@@ -22,6 +22,7 @@ from tests.serving.conftest import (
     echo_program,
     left_of,
     let_initialize,
+    make_deployment,
     wait_until,
 )
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -33,10 +34,11 @@ from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
 from tts.serving.server import start as server
-from tts.serving.server.launch import Launched, Stopped, _why_stopped
+from tts.serving.server.launch import Launched, Stopped, why_stopped
 from tts.serving.server.lookup import Health, find_server, observe, stop_server, watch
 from tts.serving.server.start import RunningServer, start_server
 from tts.serving.server.state import ServerState, clean_up, identify
+from tts.serving.server.triton import Triton
 
 pytestmark = pytest.mark.server
 
@@ -51,7 +53,7 @@ def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
     monkeypatch.setattr("tts.build.openvino.memory.memory_limit", lambda: limit)
     deployment = echo(checkpoint=DEMO)
     with pytest.raises(ConfigError, match=r"needs 0\.\d+ GiB of memory .* 0\.00 GiB in this test"):
-        start_server(deployment)
+        start_server(Triton(deployment))
     assert not paths.server_dir(deployment.name).exists()
 
 
@@ -60,7 +62,7 @@ def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
 ):
     monkeypatch.setattr("tts.build.openvino.memory.memory_available", lambda: 2**20)
     lines: list[str] = []
-    with start_server(echo(checkpoint=DEMO), say=lines.append):
+    with start_server(Triton(echo(checkpoint=DEMO)), say=lines.append):
         assert "needs 0." in lines[0]
         assert lines[0].endswith("0.00 GiB are available now.")
 
@@ -68,13 +70,13 @@ def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
 def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo):
     deployment = echo()
     lines: list[str] = []
-    with start_server(deployment, say=lines.append) as running:
+    with start_server(Triton(deployment), say=lines.append) as running:
         running.check()
-        assert find_server(deployment) == running.state
+        assert find_server(Triton(deployment)) == running.state
         assert sorted(running.health.stubs.values()) == ["generator", "prm"]
         assert [line.split()[0] for line in lines] == ["Starting", "Ready:"]
         with pytest.raises(ServerError, match=r"already served by the server at unix:/"):
-            start_server(deployment)
+            start_server(Triton(deployment))
         listening = {
             connection.laddr
             for connection in psutil.Process(running.state.server.pid).net_connections("tcp")
@@ -92,9 +94,9 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
                 with pytest.raises(grpc.RpcError, match="restricted"):
                     call(request)
     running.stop()  # a second time
-    assert left_of(running.state.shm_prefix) == []
-    assert find_server(deployment) is None
-    assert not stop_server(deployment)
+    assert left_of(running.state.mark) == []
+    assert find_server(Triton(deployment)) is None
+    assert not stop_server(Triton(deployment))
 
 
 @pytest.mark.slow  # leftovers: the campaign of faults
@@ -103,14 +105,14 @@ def test_temporary_files_of_a_killed_server_lie_in_its_folder_and_go_with_the_ne
 ):
     deployment = echo()
     temporary = paths.server_dir(deployment.name) / "runtime" / "tmp"
-    with start_server(deployment) as running:
+    with start_server(Triton(deployment)) as running:
         (made,) = temporary.iterdir()
         environment = psutil.Process(running.state.server.pid).environ()
         assert environment["TMPDIR"] == str(temporary)
         psutil.Process(running.state.server.pid).kill()
         psutil.Process(running.state.guard.pid).kill()
     assert made.exists()
-    with start_server(deployment):
+    with start_server(Triton(deployment)):
         (made_next,) = temporary.iterdir()
         assert made_next != made
     # on a busy machine the server may be killed before it has cleared up itself
@@ -119,18 +121,21 @@ def test_temporary_files_of_a_killed_server_lie_in_its_folder_and_go_with_the_ne
 
 def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
     port = free_port()
-    with start_server(echo(grpc_port=port)) as running:
+    with start_server(Triton(echo(grpc_port=port))) as running:
         assert running.addresses.grpc == f"127.0.0.1:{port}"
         ours_by_port = echo().model_copy(update={"server": echo(grpc_port=port).server})
-        running._state_file.rename(running._state_file.with_suffix(".aside"))
-        state = find_server(ours_by_port)
+        file = running.service.state_file
+        file.rename(file.with_suffix(".aside"))
+        state = find_server(Triton(ours_by_port))
         assert state is not None
         assert state.server is None
-        observe(state).check()  # by inference, as its processes are not ours to look at
+        observe(
+            Triton(ours_by_port), state
+        ).check()  # by inference, as its processes are not ours to look at
         with pytest.raises(
             ServerError, match=rf"127.0.0.1:{port} .*does not serve deployment other"
         ):
-            find_server(echo("other", grpc_port=port))
+            find_server(Triton(echo("other", grpc_port=port)))
         with pytest.raises(ServerError, match=rf"Port {port} .*in use by PID \d+ \(tritonserver\)"):
             server.choose_addresses(echo(metrics_port=port).server, Path("/nowhere"))
 
@@ -151,7 +156,7 @@ def test_a_server_whose_port_another_process_has_just_taken_is_started_on_anothe
             return found
 
         monkeypatch.setattr(server, "choose_addresses", lose_the_first)
-        with start_server(echo()) as running:
+        with start_server(Triton(echo())) as running:
             assert running.addresses == chosen[1] != chosen[0]
             time.sleep(1)  # one that has lost a port ends within milliseconds
             running.check()
@@ -162,18 +167,18 @@ def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
     changed = deployment.model_copy(
         update={"generator": deployment.generator.model_copy(update={"max_batch_size": 3})}
     )
-    with start_server(deployment) as running:
+    with start_server(Triton(deployment)) as running:
         with pytest.raises(ServerError, match="echo has changed since the server") as error:
-            find_server(changed)
+            find_server(Triton(changed))
         assert "tts serve echo --stop" in str(error.value)
-        assert stop_server(changed)
-        assert left_of(running.state.shm_prefix) == []
+        assert stop_server(Triton(changed))
+        assert left_of(running.state.mark) == []
         with pytest.raises(ServerError, match="was stopped by another process"):
             running.check()
 
 
 def test_a_killed_stub_is_noticed_and_named(echo: Echo):
-    with start_server(echo()) as running:
+    with start_server(Triton(echo())) as running:
         victim = next(stub for stub, model in running.health.stubs.items() if model == "prm")
         os.kill(victim.pid, signal.SIGKILL)
         expected = rf"stub of model prm \(PID {victim.pid}\) was killed by SIGKILL"
@@ -181,20 +186,20 @@ def test_a_killed_stub_is_noticed_and_named(echo: Echo):
             asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"Model prm .*fails a one-token request"):
             probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
-    assert left_of(running.state.shm_prefix) == []
+    assert left_of(running.state.mark) == []
 
 
 def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
     deployment = echo()
-    with start_server(deployment) as running:
-        found = observe(find_server(deployment))
+    with start_server(Triton(deployment)) as running:
+        found = observe(running.service, find_server(Triton(deployment)))
         os.kill(running.state.server.pid, signal.SIGKILL)
         with pytest.raises(ServerError, match="was killed by SIGKILL"):
             asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"server (died|was killed by SIGKILL)\."):
             found.check()
-        wait_until(lambda: left_of(running.state.shm_prefix) == [])
-        assert find_server(deployment) is None
+        wait_until(lambda: left_of(running.state.mark) == [])
+        assert find_server(Triton(deployment)) is None
 
 
 def test_a_server_that_is_gone_before_its_guard_is_asked_for_how():
@@ -208,7 +213,7 @@ def test_a_server_that_is_gone_before_its_guard_is_asked_for_how():
             return 128 + signal.SIGKILL
 
     gone = replace(identify(os.getpid()), started_ticks=0)
-    launched = Launched(Guard(), gone, None, Path("triton.log"))
+    launched = Launched(Triton(make_deployment()), Guard(), gone, None)
     with pytest.raises(ServerError, match="was killed by SIGKILL"):
         launched.require_running()
 
@@ -224,10 +229,10 @@ def test_whoever_notices_a_death_first_says_it_in_the_same_words(tmp_path):
         dead = identify(process.pid)
         process.kill()
         wait_until(lambda: dead.process() is None)  # a zombie
-        running = RunningServer.__new__(RunningServer)
-        running.health = Health(ServerState("echo", "", None, server=dead), {})
-        running._launched = Launched(Guard(), dead, None, Path("triton.log"))
-        running._state_file = tmp_path / "server.json"
+        running, service = RunningServer.__new__(RunningServer), Triton(make_deployment())
+        running.service = service
+        running.health = Health(service, ServerState("echo", "", None, server=dead), {})
+        running._launched = Launched(service, Guard(), dead, None)
         messages = []
         for notice in (running.health.check, running._launched.require_running, running.check):
             with pytest.raises(ServerError) as error:
@@ -250,20 +255,20 @@ def test_a_server_that_has_to_be_killed_to_stop_it_was_stopped_all_the_same(tmp_
         assert process.stdout.readline() == b"deaf\n"
         process.terminate()
         assert process.wait(120) == 0
-        assert isinstance(_why_stopped(process.returncode, tmp_path / "log"), Stopped)
+        assert isinstance(why_stopped(Triton(make_deployment()), process.returncode), Stopped)
 
 
 def test_a_model_that_fails_to_load_is_named_with_its_reason(echo: Echo, templates: Path):
     let_initialize(templates, """raise ValueError('engine /built/verifier has no "label" rows')""")
     deployment = echo()
     with pytest.raises(ServerError) as error:
-        start_server(deployment)
+        start_server(Triton(deployment))
     assert error.value.message == (
         "The Triton server stopped: model prm failed to load: "
         'ValueError: engine /built/verifier has no "label" rows.'
     )
     assert "triton.log" in str(error.value)
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
 
 
 def free_port() -> int:
@@ -274,15 +279,16 @@ def free_port() -> int:
 def test_not_ready_in_time_is_an_error_and_leaves_nothing(echo: Echo, templates: Path):
     let_initialize(templates, "import time; time.sleep(600)")
     with pytest.raises(ServerError, match=r"not ready, and has done nothing for 1 s"):
-        start_server(echo(), stall_s=1.0)
+        start_server(Triton(echo()), stall_s=1.0)
     assert left_of(str(paths.repository_dir("echo"))) == []
 
 
 PARENT = """
 import time
 from tts.serving.server.start import start_server
-with start_server(make_deployment()) as running:
-    print(running.state.shm_prefix, flush=True)
+from tts.serving.server.triton import Triton
+with start_server(Triton(make_deployment())) as running:
+    print(running.state.mark, flush=True)
     time.sleep(600)
 """
 
@@ -302,7 +308,7 @@ def test_a_server_dies_with_a_parent_that_was_killed(echo: Echo, parent):
     process, prefix = parent
     process.kill()
     wait_until(lambda: left_of(prefix) == [])
-    assert find_server(echo()) is None
+    assert find_server(Triton(echo())) is None
 
 
 def test_a_double_ctrl_c_leaves_nothing_behind(parent):
@@ -317,10 +323,10 @@ def test_a_double_ctrl_c_leaves_nothing_behind(parent):
 def test_another_process_can_stop_the_server(echo: Echo, parent):
     _process, prefix = parent
     deployment = echo()
-    assert find_server(deployment) is not None
-    assert stop_server(deployment)
+    assert find_server(Triton(deployment)) is not None
+    assert stop_server(Triton(deployment))
     assert left_of(prefix) == []
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
 
 
 def test_a_guard_killed_while_the_server_starts_leaves_nothing(
@@ -340,7 +346,7 @@ def test_a_guard_killed_while_the_server_starts_leaves_nothing(
                 child.kill()
 
     with pytest.raises(ServerError, match="killed by SIGKILL"):
-        start_server(echo(), check=kill_the_guard)
+        start_server(Triton(echo()), check=kill_the_guard)
     assert len(prefixes) == 2  # the server, and the one that was started once more
     wait_until(lambda: not any(map(left_of, prefixes)))
 
@@ -353,18 +359,18 @@ def test_a_disk_that_refuses_the_servers_files_is_named(
 
     monkeypatch.setattr(server, "render_repository", full)
     with pytest.raises(ServerError, match=r"/somewhere/config\.pbtxt: No space left"):
-        start_server(echo())
+        start_server(Triton(echo()))
 
 
 def test_a_killed_guard_takes_the_server_along(echo: Echo):
     deployment = echo()
-    with start_server(deployment) as running:
+    with start_server(Triton(deployment)) as running:
         os.kill(running.state.guard.pid, signal.SIGKILL)
         wait_until(lambda: running.state.server.process() is None)
         with pytest.raises(ServerError, match="server"):
             running.check()
-        assert find_server(deployment) is None  # and cleans up what the guard could not
-        assert left_of(running.state.shm_prefix) == []
+        assert find_server(Triton(deployment)) is None  # and cleans up what the guard could not
+        assert left_of(running.state.mark) == []
 
 
 def open_to_others(folder: Path) -> list[str]:
@@ -379,30 +385,30 @@ def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(
 ):
     """Shared memory from its first moment: who opens it before it is closed reads what comes."""
     monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
-    with start_server(echo()) as running:
+    with start_server(Triton(echo())) as running:
         socket_file = Path(running.addresses.socket)
         assert socket_file.is_socket()
         for folder in (*socket_file.parents[:2], paths.server_dir("echo")):
             assert open_to_others(folder) == []
-        regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
+        regions = list(Path("/dev/shm").glob(f"{running.state.mark}*"))
         assert [region.stat().st_mode & 0o777 for region in regions] == [0o600] * 2
     assert not socket_file.parent.exists()
 
 
 def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo):
     def regions() -> set[str]:
-        return {path.name for path in Path("/dev/shm").glob(f"{running.state.shm_prefix}*")}
+        return {path.name for path in Path("/dev/shm").glob(f"{running.state.mark}*")}
 
-    with start_server(echo()) as running:
+    with start_server(Triton(echo())) as running:
         before = regions()
         assert before
-        with start_server(echo("other")):
+        with start_server(Triton(echo("other"))):
             pass  # stopped in order
-        with start_server(echo("other")) as killed:
+        with start_server(Triton(echo("other"))) as killed:
             os.kill(killed.state.guard.pid, signal.SIGKILL)
             wait_until(lambda: killed.state.server.process() is None)
-            assert find_server(echo("other")) is None  # cleans up after it
-        assert left_of(killed.state.shm_prefix) == []
+            assert find_server(Triton(echo("other"))) is None  # cleans up after it
+        assert left_of(killed.state.mark) == []
         assert regions() == before
         probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
 
@@ -450,7 +456,7 @@ def test_closed_apis_stay_closed_to_a_client_that_writes_its_own_headers(echo: E
     status = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
     live = "/inference.GRPCInferenceService/ServerLive"
     opening = ("triton-grpc-protocol-closed:to-all", "nobody")
-    with start_server(echo()) as running:
+    with start_server(Triton(echo())) as running:
         words = psutil.Process(running.state.server.pid).cmdline()
         assert any(word.endswith(":closed:to-all=nobody") for word in words)
         address = running.addresses.grpc
@@ -463,7 +469,7 @@ def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
     prefix = f"bystander-{secrets.token_hex(6)}"
     command = [sys.executable, "-c", "input()", prefix]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as bystander:
-        clean_up(ServerState("echo", "", Addresses("127.0.0.1", 0, 0, 0), shm_prefix=prefix))
+        clean_up(ServerState("echo", "", Addresses("127.0.0.1", 0, 0, 0), mark=prefix))
         assert bystander.poll() is None
         bystander.communicate(b"\n")
     assert bystander.returncode == 0
@@ -471,12 +477,12 @@ def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
 
 def test_an_interpreter_found_by_a_relative_path_starts_one(echo: Echo, monkeypatch):
     monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
-    with start_server(echo()) as running:
+    with start_server(Triton(echo())) as running:
         assert running.addresses.grpc
 
 
 def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
-    with start_server(echo(http_port="auto")) as running:
+    with start_server(Triton(echo(http_port="auto"))) as running:
         assert b" 200 " in raw_http(running.addresses.http_port, "/v2/health/live", "x: 1")
         for header in ("x: 1", "closed:to-all: nobody", "closed:to-all=nobody"):
             said = raw_http(running.addresses.http_port, "/v2/systemsharedmemory/status", header)

@@ -16,11 +16,11 @@ from tests.serving.conftest import echo_program, left_of, let_initialize, wait_u
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
+from tts.serving.command import guard
 from tts.serving.server import loading, supervise
 from tts.serving.server.locks import give_back, take_share
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import (
-    STATE,
     Supervised,
     identify,
     peek_state,
@@ -28,6 +28,7 @@ from tts.serving.server.state import (
     supervisor_of,
 )
 from tts.serving.server.supervise import wait_for_server
+from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]
 
@@ -101,14 +102,14 @@ def programs(echo: Echo, templates: Path) -> Iterator[Callable[..., Program]]:
 @contextmanager
 def nothing_left(deployment: Deployment) -> Iterator[None]:
     """Nothing is left of the server that runs at first: process, socket, folder, shared memory."""
-    state = find_server(deployment)
+    state = find_server(Triton(deployment))
     socket = Path(state.addresses.socket)
     assert socket.is_socket()
     yield
-    words = (state.shm_prefix, str(paths.server_dir(deployment.name)))
+    words = (state.mark, str(paths.server_dir(deployment.name)))
     wait_until(lambda: not (left_of(*words) or socket.exists() or socket.parent.exists()))
-    assert not (paths.server_dir(deployment.name) / STATE).exists()
-    assert find_server(deployment) is None
+    assert not (paths.server_dir(deployment.name) / guard.STATE).exists()
+    assert find_server(Triton(deployment)) is None
 
 
 @pytest.mark.server
@@ -121,10 +122,10 @@ def test_two_programs_at_once_use_one_server_which_ends_with_the_last(echo: Echo
         assert len(starts) == 1
         owner, borrower = (first, second) if "Starting" in str(first.said) else (second, first)
         assert any(line.startswith("Using the server at") for line in borrower.said)
-        before = find_server(echo())
+        before = find_server(Triton(echo()))
         owner.tell("close", "closed")
         borrower.tell("go on", "answers")
-        assert find_server(echo()) == before
+        assert find_server(Triton(echo())) == before
         assert owner.process.poll() is None
         borrower.tell("close", "closed")
         assert before.server.process() is None, "closing the last one waits for the end"
@@ -161,7 +162,7 @@ def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, kil
 def test_a_server_that_is_stopped_is_stopped_for_all_of_its_users(echo: Echo, programs):
     _, borrower = programs(), programs()
     with nothing_left(echo()):
-        assert stop_server(echo())
+        assert stop_server(Triton(echo()))
         with pytest.raises(AssertionError, match="it ended without"):
             borrower.tell("go on", "answers")
 
@@ -188,9 +189,9 @@ def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
 @pytest.mark.server
 def test_a_program_waits_for_another_ones_server_that_died_to_be_back(echo: Echo, programs):
     owner, borrower = programs(), programs()
-    first = find_server(echo())
+    first = find_server(Triton(echo()))
     os.kill(first.server.pid, signal.SIGKILL)
-    file = paths.server_dir("echo") / STATE
+    file = paths.server_dir("echo") / guard.STATE
     wait_until(lambda: (state := peek_state(file)) and state.server != first.server)
     with nothing_left(echo()):
         borrower.tell("go on", "answers")
@@ -201,7 +202,7 @@ def test_a_program_waits_for_another_ones_server_that_died_to_be_back(echo: Echo
 
 def test_shares_are_counted_and_nobody_joins_while_the_last_user_ends_it(echo: Echo):
     paths.server_dir("echo").mkdir(parents=True)
-    first, second = take_share("echo"), take_share("echo")
+    first, second = take_share(paths.server_dir("echo")), take_share(paths.server_dir("echo"))
     with give_back(first) as last:
         assert not last
     joined = []
@@ -213,15 +214,15 @@ def test_shares_are_counted_and_nobody_joins_while_the_last_user_ends_it(echo: E
             raise ServerError("enough")
 
         with pytest.raises(ServerError, match="enough"):
-            take_share("echo", check)
+            take_share(paths.server_dir("echo"), check)
     assert joined == [False]
-    with give_back(take_share("echo")) as last:
+    with give_back(take_share(paths.server_dir("echo"))) as last:
         assert last
 
 
 def test_a_fork_is_no_user(echo: Echo):
     paths.server_dir("echo").mkdir(parents=True)
-    share = take_share("echo")
+    share = take_share(paths.server_dir("echo"))
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -232,7 +233,7 @@ def test_a_fork_is_no_user(echo: Echo):
     try:
         with give_back(share) as last:
             assert last
-        with give_back(take_share("echo")) as last:
+        with give_back(take_share(paths.server_dir("echo"))) as last:
             assert last, "the fork still holds a share"
     finally:
         os.close(write)
@@ -240,16 +241,16 @@ def test_a_fork_is_no_user(echo: Echo):
 
 
 def test_one_process_starts_a_server_and_says_which(echo: Echo):
-    with supervising("echo", lasting=False):
-        assert supervisor_of("echo") == identify(os.getpid())
-        assert supervisor_of("echo", lasting=True) is None
+    with supervising(Triton(echo()), lasting=False):
+        assert supervisor_of(Triton(echo())) == identify(os.getpid())
+        assert supervisor_of(Triton(echo()), lasting=True) is None
         starting = rf"process \(PID {os.getpid()}\) is starting"
-        with pytest.raises(Supervised, match=starting), supervising("echo"):
+        with pytest.raises(Supervised, match=starting), supervising(Triton(echo())):
             pass
-        assert not stop_server(echo()), "nobody ends a program that only starts a server"
-    assert supervisor_of("echo") is None
-    with supervising("echo"):
-        assert supervisor_of("echo", lasting=True) == identify(os.getpid())
+        assert not stop_server(Triton(echo())), "nobody ends a program that only starts a server"
+    assert supervisor_of(Triton(echo())) is None
+    with supervising(Triton(echo())):
+        assert supervisor_of(Triton(echo()), lasting=True) == identify(os.getpid())
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"pid": 1}', '{"pid": "x"}', "null"])
@@ -257,7 +258,7 @@ def test_a_damaged_lock_names_nobody(echo: Echo, content: str):
     folder = paths.server_dir("echo")
     folder.mkdir(parents=True)
     (folder / "supervisor.lock").write_text(content)
-    assert supervisor_of("echo") is None
+    assert supervisor_of(Triton(echo())) is None
 
 
 def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
@@ -281,7 +282,9 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
         lock = {"pid": holder.pid, "started_ticks": holder.started_ticks, "lasting": False}
         (folder / "supervisor.lock").write_text(json.dumps(lock))
         with pytest.raises(ServerError) as error:
-            wait_for_server(deployment, say=said.append, on_loading=told.append, check=lambda: None)
+            wait_for_server(
+                Triton(deployment), say=said.append, on_loading=told.append, check=lambda: None
+            )
     assert re.match(
         rf"Waited for \d+ s while another process \(PID {starter.pid}\) was starting the server of "
         r"echo\. .* done nothing for 0 s \(generator: waiting, verifier: waiting\)",
@@ -292,4 +295,6 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
     assert said[1].startswith("Still waiting after 0 s: generator: waiting")
     assert told[-1].seconds > 0
     # and it ends with the starter
-    assert wait_for_server(deployment, say=print, on_loading=print, check=lambda: None) is None
+    assert (
+        wait_for_server(Triton(deployment), say=print, on_loading=print, check=lambda: None) is None
+    )

@@ -21,6 +21,7 @@ from tts.serving.repository import render as repository
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.model_configs import model_configs
 from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 from tts.session.connecting import triton_connection
 
 pytestmark = pytest.mark.server
@@ -81,7 +82,7 @@ async def test_the_same_engine_writes_and_scores(shared: Deployment):
     labels = list(Inputs(shared).roles["verifier"].label_weights)
     prompt = np.zeros(max(labels) + 1, np.int32)
     prompt[labels] = 3, 1
-    with start_server(here) as running:
+    with start_server(Triton(here)) as running:
         assert pod_probe(running.addresses.http_port) == ""
         async with triton_connection(shared, running.addresses.grpc) as connection:
             result = await connection.verifier().score(ScoreCall(prompt))

@@ -8,12 +8,13 @@ import pytest
 
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.serving.command.ports import socket_path
+from tts.serving.command.ports import Addresses, socket_path
 from tts.serving.command.server_command import ServerCommand
-from tts.serving.server import start
+from tts.serving.server import start, triton
 from tts.serving.server.launch import PortTaken
 from tts.serving.server.start import start_server
 from tts.serving.server.state import Mishap
+from tts.serving.server.triton import Triton
 
 Failing = Callable[[ServerError], list[object]]
 
@@ -24,9 +25,9 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failing:
     (tmp_path / "runtime").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     runtime = SimpleNamespace(describe=lambda: "a server")
-    command = ServerCommand(["server"], {}, "none of ours")
-    monkeypatch.setattr(start, "find_runtime", lambda deployment: runtime)
-    monkeypatch.setattr(start, "server_command", lambda *arguments: command)
+    command = ServerCommand(["server"], {}, "none of ours", Addresses("127.0.0.1", 1, 0, 0))
+    monkeypatch.setattr(triton, "find_runtime", lambda deployment: runtime)
+    monkeypatch.setattr(triton, "server_command", lambda *arguments: command)
 
     def let(error: ServerError) -> list[object]:
         launched: list[object] = []
@@ -55,7 +56,7 @@ def test_what_may_pass_is_tried_again_and_then_raised_as_any_other(
     launched = failing(error)
     said: list[str] = []
     with pytest.raises(ServerError) as failed:
-        start_server(echo(), say=said.append)
+        start_server(Triton(echo()), say=said.append)
     assert len(launched) == launches
     assert (failed.value.message, failed.value.hint) == (error.message, error.hint)
     assert not isinstance(failed.value, Mishap)
@@ -68,7 +69,7 @@ def test_the_folders_of_the_socket_are_this_users_alone(
 ):
     failing(ServerError("no"))
     with pytest.raises(ServerError, match="no"):
-        start_server(echo())
+        start_server(Triton(echo()))
     folder = socket_path("echo").parent
     assert [each.stat().st_mode & 0o777 for each in (folder, folder.parent)] == [0o700] * 2
     assert [each.name for each in folder.parents[1].iterdir()] == ["tts"]

@@ -27,6 +27,7 @@ from tts.serving.server.supervise import (
     wait_before_restart,
     wait_for_server,
 )
+from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]
 
@@ -53,7 +54,7 @@ def test_a_server_that_does_not_start_at_first_is_not_tried_again(
 
     monkeypatch.setattr(supervise, "start_server", start)
     with pytest.raises(ServerError, match="no tritonserver"):
-        supervise.supervise(echo(), say=lambda line: None)
+        supervise.supervise(Triton(echo()), say=lambda line: None, stop=threading.Event())
     assert len(starts) == 1
 
 
@@ -86,23 +87,23 @@ def test_a_server_that_dies_is_started_again_at_its_addresses_after_longer_and_l
     starts: list[object] = []
     said: list[str] = []
     monkeypatch.setattr(supervise, "start_server", start)
-    supervise.supervise(echo(), say=said.append, stop=Stop())
+    supervise.supervise(Triton(echo()), say=said.append, stop=Stop())
     assert starts == [None, *[Server.addresses] * 2]
     assert Stop.waits == [1, 2, 4]
     assert said == [
-        "Press Ctrl-C to stop.",
-        *(f"The Triton server died. It is started again in {wait} s." for wait in (1, 2, 4)),
-        "Stopping ...",
+        f"The Triton server died. It is started again in {wait} s." for wait in (1, 2, 4)
     ]
 
 
 SUPERVISOR = """
 import signal
 from tts.serving.server import supervise
+from tts.serving.server.triton import Triton
 supervise.FIRST_WAIT_S = {wait}
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 deployment = make_deployment(host="0.0.0.0")
-supervise.supervise(deployment, say=lambda line: print(line, flush=True))
+say = lambda line: print(line, flush=True)
+supervise.serve([Triton(deployment)], say=say, on_loading=lambda loading: None)
 """
 
 
@@ -128,33 +129,33 @@ def test_a_killed_server_is_back_at_its_addresses_until_it_is_stopped(echo: Echo
     """On all interfaces gRPC has a port chosen by the system, which must be the same one again."""
     deployment = echo(host="0.0.0.0")
     with supervisor(templates) as (process, said):
-        first = find_server(deployment)
+        first = find_server(Triton(deployment))
         assert first.supervisor == identify(process.pid)
         os.kill(first.server.pid, signal.SIGKILL)
         assert any("SIGKILL. It is started again in 1 s." in line for line in said)
         assert any(line.startswith("Ready") for line in said)
-        second = find_server(deployment)
+        second = find_server(Triton(deployment))
         assert second.addresses == first.addresses
         assert second.server != first.server
-        assert stop_server(deployment)
+        assert stop_server(Triton(deployment))
         assert list(said) == ["Stopping ...\n"]
         assert process.wait(120) == 0
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
 
 
 @pytest.mark.server
 def test_a_server_is_stopped_for_good_in_the_pause_before_its_restart(echo: Echo, templates: Path):
     deployment = echo(host="0.0.0.0")
     with supervisor(templates, wait=600) as (process, said):
-        os.kill(find_server(deployment).server.pid, signal.SIGKILL)
+        os.kill(find_server(Triton(deployment)).server.pid, signal.SIGKILL)
         assert any("started again in 600 s" in line for line in said)
-        assert comes_back(deployment.name)
-        assert stop_server(deployment)
+        assert comes_back(Triton(deployment))
+        assert stop_server(Triton(deployment))
         assert process.wait(120) == 0
         assert list(said) == ["Stopping ...\n"]
-    assert supervisor_of(deployment.name) is None
-    assert not comes_back(deployment.name)
-    assert not stop_server(deployment)
+    assert supervisor_of(Triton(deployment)) is None
+    assert not comes_back(Triton(deployment))
+    assert not stop_server(Triton(deployment))
 
 
 @pytest.mark.server
@@ -162,9 +163,9 @@ def test_a_server_is_stopped_while_its_engines_load(echo: Echo, templates: Path)
     deployment = echo(host="0.0.0.0")
     let_initialize(templates, "import time; time.sleep(600)")
     with supervisor(templates, "Starting") as (process, _):
-        assert stop_server(deployment)
+        assert stop_server(Triton(deployment))
         assert process.wait(120) != 0, "it has served nothing"
-    assert not comes_back(deployment.name)
+    assert not comes_back(Triton(deployment))
 
 
 @pytest.mark.slow  # two starts; a killed server that is back is tried by default
@@ -174,21 +175,21 @@ def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
 ):
     deployment, told, said_here = echo(host="0.0.0.0"), [], []
     with supervisor(templates) as (process, said):
-        first = find_server(deployment)
+        first = find_server(Triton(deployment))
         os.kill(first.server.pid, signal.SIGKILL)
         assert any("started again" in line for line in said)
         second, _ = wait_for_server(
-            deployment, say=said_here.append, on_loading=told.append, check=lambda: None
+            Triton(deployment), say=said_here.append, on_loading=told.append, check=lambda: None
         )
         assert second.server != first.server
-        assert find_server(deployment) == second
+        assert find_server(Triton(deployment)) == second
         with pytest.raises(ServerError, match=rf"already served .* \(PID {process.pid}\)"):
-            supervise.supervise(deployment, say=lambda line: None)
-        assert stop_server(deployment)
+            supervise.supervise(Triton(deployment), say=lambda line: None, stop=threading.Event())
+        assert stop_server(Triton(deployment))
     assert len(said_here) == 1
     assert f"(PID {process.pid}) is starting" in said_here[0]
     assert told[0].engines.keys() == {"generator", "verifier"}
-    nobody = wait_for_server(deployment, say=print, on_loading=print, check=lambda: None)
+    nobody = wait_for_server(Triton(deployment), say=print, on_loading=print, check=lambda: None)
     assert nobody is None
 
 
@@ -196,20 +197,20 @@ def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
 def test_a_program_keeps_its_own_server_running_until_somebody_stops_it(echo: Echo):
     """The program itself goes on: it is not what `tts serve --stop` ends."""
     deployment, said, stop = echo(), [], threading.Event()
-    own = BackgroundServer(deployment, stop, said.append, lasting=False)
+    own = BackgroundServer(Triton(deployment), stop, said.append, lasting=False)
     own.start()
     assert own.ready.wait(60)
-    first = find_server(deployment)
+    first = find_server(Triton(deployment))
     assert first.supervisor is None
     assert not own.comes_back()
     os.kill(first.server.pid, signal.SIGKILL)
     while not any(line.startswith("Ready") for line in said[2:]):
         own.check()
         time.sleep(0.05)
-    second = find_server(deployment)
+    second = find_server(Triton(deployment))
     assert second.addresses == first.addresses
     assert second.server != first.server
-    assert stop_server(deployment)
+    assert stop_server(Triton(deployment))
     own.join(30)
     with pytest.raises(ServerError, match="stopped by another process"):
         own.check()

@@ -21,7 +21,8 @@ from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.serving.command import container, guard
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
-from tts.serving.server.start import planned_command, start_server
+from tts.serving.server.start import start_server
+from tts.serving.server.triton import Triton
 
 Make = Callable[..., Deployment]
 PLAY = Path(__file__).parent / "stand_ins" / "play.py"
@@ -83,16 +84,16 @@ def test_a_server_in_a_container_is_started_found_and_removed(
     stand_ins.install("docker")
     deployment = built(generator=engine)
     lines: list[str] = []
-    with start_server(deployment, say=lines.append) as running:
+    with start_server(Triton(deployment), say=lines.append) as running:
         running.check()
-        assert find_server(deployment) == running.state
+        assert find_server(Triton(deployment)) == running.state
         name = running.state.container
         assert name.startswith("tts-")
         assert name.endswith("-pair")
     assert lines[0] == (
         "Starting tritonserver in the container nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
     )
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
     first, *others = stand_ins.calls()
     assert first[:2] == ["docker", "run"]
     assert ("mpirun" in first) == bool(engine)
@@ -102,8 +103,8 @@ def test_a_server_in_a_container_is_started_found_and_removed(
 def test_another_process_can_stop_it(stand_ins: StandIns, built: Make):
     stand_ins.install("docker")
     deployment = built()
-    with start_server(deployment) as running:
-        assert stop_server(deployment)
+    with start_server(Triton(deployment)) as running:
+        assert stop_server(Triton(deployment))
         assert ["docker", "rm", "--force", running.state.container] in stand_ins.calls()
         with pytest.raises(ServerError, match="stopped by another process"):
             running.check()
@@ -111,7 +112,7 @@ def test_another_process_can_stop_it(stand_ins: StandIns, built: Make):
 
 def test_a_container_whose_docker_command_was_killed_is_removed(stand_ins: StandIns, built: Make):
     stand_ins.install("docker")
-    with start_server(built()) as running:
+    with start_server(Triton(built())) as running:
         os.kill(running.state.server.pid, signal.SIGKILL)
         wait_until(lambda: len(stand_ins.calls()) >= 2)
         with pytest.raises(ServerError, match="The Triton server was killed by SIGKILL"):
@@ -143,11 +144,11 @@ def test_each_way_to_fail_is_one_sentence(
     stand_ins.play(scenario)
     deployment = built()
     with pytest.raises(ServerError, match=message) as error:
-        start_server(deployment)
+        start_server(Triton(deployment))
     assert "\n" not in error.value.message
     assert re.search(hint, error.value.hint or "")
     assert "triton.log" in (error.value.hint or "")
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
 
 
 def test_a_port_that_docker_cannot_publish_is_tried_again_then_told(
@@ -156,7 +157,7 @@ def test_a_port_that_docker_cannot_publish_is_tried_again_then_told(
     stand_ins.install("docker")
     stand_ins.play("port taken")
     with pytest.raises(ServerError, match="port is already allocated"):
-        start_server(built())
+        start_server(Triton(built()))
     assert [call[1] for call in stand_ins.calls()].count("run") == 3
 
 
@@ -168,10 +169,10 @@ def test_inside_the_container_tritonserver_is_run_itself(
     for backend in ("python", "tensorrtllm"):
         (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
     deployment = built(generator=engine)
-    with start_server(deployment) as running:
+    with start_server(Triton(deployment)) as running:
         assert running.state.container == ""
     assert [call[0] for call in stand_ins.calls()] == ["mpirun" if engine else "tritonserver"]
-    assert find_server(deployment) is None
+    assert find_server(Triton(deployment)) is None
 
 
 def test_another_container_is_refused(
@@ -179,12 +180,12 @@ def test_another_container_is_refused(
 ):
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "25.08")
     with pytest.raises(ServerError, match=r"tritonserver 25\.08, which holds another TensorRT-LLM"):
-        start_server(built())
+        start_server(Triton(built()))
 
 
 def test_nothing_to_run_it_with_says_so(stand_ins: StandIns, built: Make):
     with pytest.raises(ServerError, match=r"tensorrtllm backend \(none on PATH\)") as error:
-        start_server(built())
+        start_server(Triton(built()))
     assert "Install docker" in str(error.value.hint)
 
 
@@ -193,7 +194,7 @@ def test_missing_engines_are_named_with_the_command_that_builds_them(
 ):
     stand_ins.install("docker")
     with pytest.raises(BuildError, match="generator and verifier of 'pair'") as error:
-        start_server(tensorrt())
+        start_server(Triton(tensorrt()))
     assert error.value.hint == "Run: tts build-engines pair"
     assert not (stand_ins.bin / "calls.jsonl").exists()
 
@@ -204,7 +205,7 @@ def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command
     done = subprocess.run(
         [*guarded, "sh", "-c", spawn, guard.THEN, "touch", str(last)], timeout=120
     )
-    assert done.returncode == 0
+    assert done.returncode == guard.ENDED
     assert last.exists()
     assert not Path(f"/proc/{(tmp_path / 'rank').read_text().strip()}").exists()
 
@@ -228,7 +229,7 @@ def test_the_placement_decides_what_launches_a_server(
     stand_ins: StandIns, tensorrt: Make, fields: dict[str, object], mpirun: bool, gpus: int
 ):
     """All but one rank on GPU 0 are placed by an orchestrator; KV transfer buffers stay small."""
-    words = planned_command(tensorrt(**fields)).words
+    words = Triton(tensorrt(**fields)).planned_command().words
     rule = LAUNCH["environment"]["variables"]
     assert rule[TRANSFER_VARIABLE] == TRANSFER_SIZE
     assert f"--env={TRANSFER_VARIABLE}={TRANSFER_SIZE}" in words
@@ -245,7 +246,7 @@ def test_the_placement_decides_what_launches_a_server(
     for backend in ("python", "tensorrtllm"):
         (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
     stand_ins.install("tritonserver")
-    assert rule.items() <= planned_command(tensorrt(**fields)).variables.items()
+    assert rule.items() <= Triton(tensorrt(**fields)).planned_command().variables.items()
 
 
 def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

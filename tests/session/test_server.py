@@ -10,9 +10,13 @@ from tts.build import builder
 from tts.build.errors import BuildError, EndpointUnavailable, ServerError, SessionError
 from tts.build.openvino import target as openvino_target
 from tts.build.spec import load_deployment
+from tts.serving.command.ports import Addresses
 from tts.serving.server import supervise
+from tts.serving.server.triton import Triton
 from tts.session import AsyncSession, Session, connecting, engines, server
 from tts.session.server import open_server, while_healthy
+
+WHERE = Addresses("127.0.0.1", 1, 0, 0)
 
 
 def healthy():
@@ -109,7 +113,7 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, home,
     said = []
 
     async def go():
-        opening = asyncio.ensure_future(open_server(tiny_deployment, said.append))
+        opening = asyncio.ensure_future(open_server(Triton(tiny_deployment), said.append))
         await asyncio.to_thread(starting.wait)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -125,12 +129,12 @@ def stopped(monkeypatch):
     """A server that `open_server` finds in its thread, and who has stopped it."""
     stopped = SimpleNamespace(ready=threading.Event(), go_on=threading.Event(), by=[])
 
-    def found(deployment, say, on_loading, check, lasting):
+    def found(service, say, on_loading, check, lasting):
         say("Starting")
         on_loading("half of it")
         stopped.ready.set()
         stopped.go_on.wait()
-        return server.Server("127.0.0.1:1", healthy, lambda: stopped.by.append(True))
+        return server.Server(WHERE, healthy, lambda: stopped.by.append(True))
 
     monkeypatch.setattr(server, "_open", found)
     return stopped
@@ -143,7 +147,7 @@ def test_what_a_starting_server_does_is_told_in_the_loops_thread(stopped, tiny_d
         told.append((what, threading.current_thread()))
 
     stopped.go_on.set()
-    asyncio.run(open_server(tiny_deployment, tell, tell))
+    asyncio.run(open_server(Triton(tiny_deployment), tell, tell))
     here = threading.current_thread()
     assert told == [("Starting", here), ("half of it", here)]
     assert stopped.by == []
@@ -151,7 +155,7 @@ def test_what_a_starting_server_does_is_told_in_the_loops_thread(stopped, tiny_d
 
 def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(stopped, tiny_deployment):
     async def go():
-        opening = asyncio.ensure_future(open_server(tiny_deployment, lambda line: None))
+        opening = asyncio.ensure_future(open_server(Triton(tiny_deployment), lambda line: None))
         await asyncio.to_thread(stopped.ready.wait)
         opening.cancel()
         await asyncio.sleep(0)
@@ -166,10 +170,10 @@ def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(stopped, tiny_
 def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deployment):
     stopped = []
 
-    async def started(deployment, say, on_loading):
-        return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True), started=True)
+    async def started(service, say, on_loading):
+        return server.Server(WHERE, healthy, lambda: stopped.append(True), started=True)
 
-    monkeypatch.setattr(engines, "open_server", started)
+    monkeypatch.setattr(server, "open_server", started)
     monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
 
     async def go():

@@ -20,13 +20,18 @@ from tts.build.machine_limits import usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
-from tts.build.sandbox import HOW_TO_INSTALL, find_bubblewrap
+from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
+from tts.serving.command.engine_command import find_program, installed_version
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
+from tts.serving.server.lookup import find_server
+from tts.serving.server.services import started_services
+from tts.serving.server.started import Engine
 
-from .observation import Observation
+from .observation import Observation, State
 from .start_log import last_start
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
@@ -44,6 +49,7 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
         _memory(),
         _sandbox(),
         *(_compiled() if deployment is None or deployment.engines() else ()),
+        *(() if deployment else (_to_start(),)),
         *_storage(),
         *_gpus(),
         *(_one(deployment) if deployment else _bundled()),
@@ -53,6 +59,18 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
 def _compiled() -> list[Observation]:
     """Requirements of engines that are compiled and served here."""
     return [_openvino(), _tritonserver(), _verification()]
+
+
+def _to_start() -> Observation:
+    """The programs of engines that can be started here."""
+    programs = {engine.target: shutil.which(engine.program[0]) for engine in ENGINES.values()}
+    seen = [f"{target} at {program}" for target, program in programs.items() if program]
+    if seen:
+        return Observation("engines to start", "ok", ", ".join(seen))
+    advice = (
+        f"They are named by `executable` or `container`, or installed: {ENGINES['vllm'].install}"
+    )
+    return Observation("engines to start", "note", f"none of {', '.join(programs)} on PATH", advice)
 
 
 def _python() -> Observation:
@@ -85,11 +103,13 @@ def _memory() -> Observation:
 
 
 def _sandbox() -> Observation:
-    found = find_bubblewrap()
-    if found.path:
-        return Observation("sandbox", "ok", f"{found.said}, for code that a model writes")
-    said = f"{found.said}: code that a model writes is not executed"
-    return Observation("sandbox", "note", said, HOW_TO_INSTALL)
+    bubblewrap = find_bubblewrap()
+    if bubblewrap.path is None:
+        why = f"{bubblewrap.description}: code that a model writes is not executed"
+        return Observation("sandbox", "note", why, HOW_TO_INSTALL)
+    if not bubblewrap.limits_processes:
+        return Observation("sandbox", "note", bubblewrap.description, f"Beware: {NO_LIMIT}.")
+    return Observation("sandbox", "ok", f"{bubblewrap.description}, for code that a model writes")
 
 
 def _openvino() -> Observation:
@@ -143,7 +163,9 @@ def _bundled() -> Iterator[Observation]:
             continue
         if _is_for_other_gpus(deployment):
             elsewhere.append(name)
-        elif can_build or deployment.target != "openvino" or not deployment.engines():
+        elif not deployment.started() and (
+            can_build or deployment.target != "openvino" or not deployment.engines()
+        ):
             yield _engines(deployment)
     if elsewhere:
         yield _elsewhere(", ".join(elsewhere))
@@ -153,17 +175,42 @@ def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
         yield _elsewhere(deployment.name)
         return
-    yield _engines(deployment)
+    if deployment.started():
+        yield from _started(deployment)
+    if deployment.engines() or not deployment.started():
+        yield _engines(deployment)
     if deployment.target == "openvino":
         yield _threads(deployment)
     if deployment.target == "tensorrt":
         yield from last_start(deployment)
 
 
+def _started(deployment: Deployment) -> Iterator[Observation]:
+    """The programs of engines that are started, what runs of them, and where their logs are."""
+    for service in started_services(deployment, deployment.started()):
+        log = f"log: {service.log}" if service.log.exists() else "never started here"
+        found, advice = log, ""
+        state: State = "ok"
+        try:
+            if isinstance(service, Engine):
+                spec = service.spec
+                program = find_program(service.role, spec)
+                version = installed_version(program, spec.target)
+                place = spec.container or f"{program}{f', version {version}' if version else ''}"
+                found = f"{place}; {found}"
+            if running := find_server(service):
+                found = f"{found}; runs: {running}"
+        except TtsError as error:
+            found, advice = f"{error.message} {log}", error.hint or ""
+            state = "missing"
+        yield Observation(service.title, state, found, advice)
+
+
 def _is_for_other_gpus(deployment: Deployment) -> bool:
-    if deployment.tensorrt is None:
+    gpu = deployment.tensorrt.gpu if deployment.tensorrt else deployment.gpu
+    if gpu is None:
         return False
-    wanted = contract.compute_capability(deployment.tensorrt.gpu)
+    wanted = contract.compute_capability(gpu)
     return wanted not in {gpu.capability for gpu in _nvidia_gpus()}
 
 

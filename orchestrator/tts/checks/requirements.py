@@ -17,8 +17,9 @@ def require_gpu(deployment: Deployment) -> None:
     if deployment.tensorrt is None or shutil.which("nvidia-smi"):
         return
     from tts.serving.server.lookup import find_server
+    from tts.serving.server.triton import Triton
 
-    if find_server(deployment):
+    if find_server(Triton(deployment)):
         return
     name = deployment.name
     raise ServerError(

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 from tts.build.checkpoint_files import how_to_get
-from tts.build.errors import CheckpointError, ConfigError, did_you_mean
+from tts.build.errors import CheckpointError, ConfigError, ServerError, did_you_mean
 from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.machine_limits import memory_limit
-from tts.build.spec import GGUF, StartedSpec
 from tts.build.started.command import command_of
-from tts.build.started.engine import Engine
 from tts.build.started.engines import ENGINES, option_names, unknown_options
 from tts.build.started.memory import budgets, config_folder
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.model_shape import shape_of
+from tts.serving.command.engine_command import find_program, installed_version
 
 from .findings import not_checked, refused
-
-_PACKAGES = {"vllm": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt_llm"}
-"""Beginnings of the names of the Python packages that hold an engine."""
 
 
 def plan(inputs: Inputs) -> Iterator[Finding]:
@@ -57,12 +51,7 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.started().items():
         path, where = spec.checkpoint, f"{role}.checkpoint"
         if path.is_absolute() and not path.exists():
-            yield not_checked(
-                f"there is no {path}",
-                where,
-                "the engine loads it",
-                how_to_get(path.parent if path.suffix == GGUF else path),
-            )
+            yield not_checked(f"there is no {path}", where, "the engine loads it", how_to_get(path))
         try:
             positions = shape_of(config_folder(spec), spec.target).max_position_embeddings
         except CheckpointError:
@@ -91,16 +80,16 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
         if spec.container:
             version: str | None = spec.container.rpartition(":")[2].removeprefix("v")
         else:
-            program = _program(spec, engine)
-            if program is None:
+            try:
+                version = installed_version(find_program(role, spec), spec.target)
+            except ServerError as error:
                 yield not_checked(
-                    f"there is no {spec.executable or engine.program[0]} here",
+                    error.message.rstrip("."),
                     f"{role}.executable",
                     "the engine is started by it",
-                    f"Where it is to run: {engine.install}",
+                    error.hint or "",
                 )
                 continue
-            version = _version(program, engine)
         if version and re.match(r"\d", version) and not version.startswith(engine.version):
             yield Finding(
                 f"is {spec.target} {version}; options and memory were read from {engine.version}",
@@ -128,25 +117,6 @@ def ports(inputs: Inputs) -> Iterator[Finding]:
                     f"Set {role}.port to auto, or end what listens there.",
                     "warning",  # it may be this deployment's own server
                 )
-
-
-def _program(spec: StartedSpec, engine: Engine) -> Path | None:
-    path = shutil.which(str(spec.executable or engine.program[0]))
-    return Path(path) if path else None
-
-
-def _version(program: Path, engine: Engine) -> str | None:
-    """The version of the Python package beside a program; None where it cannot be seen."""
-    package = _PACKAGES.get(engine.target)
-    if package is None:
-        return None
-    folders = program.resolve().parent.parent.glob("lib/python3*/site-packages")
-    for folder in folders:
-        for record in folder.glob(f"{package}*.dist-info"):
-            name, _, version = record.stem.partition("-")
-            if name in (package, f"{package}_cpu"):
-                return version
-    return None
 
 
 CHECKS = (plan, checkpoints, programs, ports)

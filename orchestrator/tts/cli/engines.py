@@ -64,14 +64,21 @@ def render(
         typer.Option(
             callback=usable,
             metavar="DIR",
-            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs).",
+            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs); of "
+            "engines that are started there is nothing else to render.",
         ),
     ] = None,
 ) -> None:
-    """Render the Triton model repository of a deployment."""
+    """Render the Triton model repository of a deployment, and manifests."""
+    from tts.build.errors import ConfigError
     from tts.build.resolve import open_deployment
+    from tts.build.spec import load_deployment
     from tts.checks.after_build import BEFORE_DEPLOY
     from tts.reports.console import consoles, say
+    from tts.serving.repository.engine_manifests import (
+        render_engine_manifests,
+        require_engine_manifests,
+    )
     from tts.serving.repository.manifests import render_manifests, require_manifests
     from tts.serving.repository.render import (
         missing_engines,
@@ -81,13 +88,25 @@ def render(
 
     from .doctor import stop_on_errors
 
+    out, _ = consoles()
+    spec = load_deployment(deployment)
+    if spec.started():
+        if not manifests:
+            raise ConfigError(
+                f"The engines of {spec.name!r} are servers of their own: there is no repository.",
+                hint=f"Manifests: tts render {deployment} --manifests DIR. Here: tts serve.",
+            )
+        require_engine_manifests(spec)
+        stop_on_errors(spec, BEFORE_DEPLOY)
+        for file in render_engine_manifests(spec, manifests):
+            out.print(f"manifest: {file}", markup=False, soft_wrap=True)
+        return
     spec = open_deployment(deployment)
     require_something(spec)
     if manifests:
         require_manifests(spec)
     stop_on_errors(spec, BEFORE_DEPLOY)
     folder = render_repository(spec)
-    out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
     for file in render_manifests(spec, manifests) if manifests else ():
         out.print(f"manifest: {file}", markup=False, soft_wrap=True)

@@ -12,32 +12,40 @@ from .options import DeploymentArgument
 def serve(
     deployment: DeploymentArgument,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the server of this deployment that is running.")
+        bool, typer.Option("--stop", help="Stop the servers of this deployment that are running.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the commands that would run, and do nothing.")
     ] = False,
 ) -> None:
-    """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
+    """Start the servers of a deployment and keep them running until Ctrl-C.
+
+    Compiled engines are served by Triton, others by their own servers. One that dies is started
+    again.
+    """
     from tts.build.errors import ConfigError
     from tts.build.resolve import open_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.progress import ProgressLines
     from tts.serving.repository.render import require_something
     from tts.serving.server.lookup import stop_server
-    from tts.serving.server.start import planned_command
-    from tts.serving.server.supervise import supervise
+    from tts.serving.server.services import services_of
+    from tts.serving.server.supervise import serve as supervise
 
     spec = open_deployment(deployment)
-    require_something(spec)
+    if not spec.started():
+        require_something(spec)
+    services = services_of(spec)
     if dry_run:
-        print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
+        for service in services:
+            print(service.planned_command())  # noqa: T201 - to be pasted, so without line breaks
         return
     lines = ProgressLines()
     if stop:
-        lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
+        stopped = [stop_server(service) for service in services]
+        lines.say("Stopped." if any(stopped) else f"No server of {spec.name} is running.")
         return
-    if spec.server.kind == "embedded":
+    if not services:
         raise ConfigError(
             f"Deployment {spec.name} says server.kind: embedded, so every program runs the engines "
             "itself and none would use a server.",
@@ -46,4 +54,4 @@ def serve(
         )
     require_gpu(spec)
     with lines:
-        supervise(spec, say=lines.say, on_loading=lines.loading)
+        supervise(services, say=lines.say, on_loading=lines.loading)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tts.build.spec import Deployment, VerifierSpec
+from tts.build.spec import Deployment, StartedVerifier, VerifierSpec
+from tts.build.started.memory import shares
 from tts.scheduling import Policy, ScheduleName, SpeculationName
 
 
@@ -33,9 +34,11 @@ def _step_tokens(deployment: Deployment) -> int | None:
     """Most tokens of prompts that the verifier computes in a step; None of one that runs elsewhere,
     or writes: it can leave a request in the middle.
     """
-    verifier = deployment.engines().get("verifier")
-    if not isinstance(verifier, VerifierSpec) or verifier.facts.writes:
+    verifier = deployment.verifier
+    if not isinstance(verifier, VerifierSpec | StartedVerifier) or verifier.facts.writes:
         return None
+    if isinstance(verifier, StartedVerifier):
+        return None if verifier.same_as else verifier.max_num_tokens
     return verifier.max_num_tokens * len(verifier.placement.replicas)
 
 
@@ -48,6 +51,10 @@ def share_gpus(deployment: Deployment) -> bool:
         return False
     if deployment.shares_engine:
         return True
+    if started := deployment.started():
+        used = [{*spec.devices} for spec in started.values()]
+        on_one = shares(deployment) or (len(used) == 2 and not used[0].isdisjoint(used[1]))
+        return deployment.gpu is not None and on_one
     generator, verifier = (
         {gpu for gpus in engine.placement.replicas for gpu in gpus}
         for engine in deployment.engines().values()

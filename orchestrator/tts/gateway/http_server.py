@@ -30,12 +30,13 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.endpoints.routing import PolicyName, routing_policy
 from tts.serving.server.loading import Loading
+from tts.serving.server.triton import Triton
 from tts.session import AsyncSession
 from tts.session.connecting import require_engines, serves
 from tts.session.event_loop import in_loop
 from tts.session.function_files import verifier_of
 from tts.session.replicas import EnginePair, Replicas
-from tts.session.server import Server, open_server
+from tts.session.server import Server, local_name, open_server
 
 from . import process
 from .answer.generation import TextGenerator
@@ -293,9 +294,10 @@ async def _servers(
         yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
         return
     await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
-    server = await open_server(deployment, say, on_loading, lasting=True)
+    server = await open_server(Triton(deployment), say, on_loading, lasting=True)
+    name = local_name(deployment) if server.ours else server.address
     try:
-        yield {server.name: ""}, lambda replicas: _watch(*([server] if server.started else ()))
+        yield {name: ""}, lambda replicas: _watch(*([server] if server.started else ()))
     finally:
         await asyncio.to_thread(server.stop)
 

@@ -47,7 +47,7 @@ def _configuration(study: Study, findings: Findings) -> dict[str, Mapping[str, C
     """The study's configuration, for the page."""
     config, spec = study.config, study.spec
     engines: dict[str, Cell] = {}
-    for role, engine in spec.engines().items():
+    for role, engine in study.planned.engines().items():
         engines[f"{role}: checkpoint"] = engine.checkpoint.name
         engines[f"{role}: precision"] = engine.precision
         engines[f"{role}: KV blocks"] = engine.kv_cache.blocks

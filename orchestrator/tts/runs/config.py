@@ -43,7 +43,7 @@ NOT_REPRODUCIBLE = (
 
 
 class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Servers that ran already, by HTTP, and had one of the engines."""
+    """Servers that had one of the engines, and were asked by HTTP."""
 
     url: list[str]
     model: str | None = None
@@ -52,6 +52,10 @@ class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Each server's description of itself when the run was started; empty before that."""
     reproducible: bool | None = None
     """Whether the same seed gave the generator's same tokens twice; None: not known."""
+    started: str = ""
+    """The command line with which it was started; empty: it ran already."""
+    deterministic: bool | None = None
+    """Whether it was started in its batch-invariant mode; None: it ran already."""
 
 
 class FunctionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,6 +21,7 @@ from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
 from tts.serving.server.lookup import LocalHealth
 from tts.serving.server.state import comes_back
+from tts.serving.server.triton import Triton
 
 from .endpoints import Own, endpoints_on
 from .remotes import RemoteConnection, Remotes
@@ -73,13 +74,14 @@ class PairMaker:
     def at(self, address: str, number: int) -> EnginePair:
         """The engines at `host:port` or `unix:path`, or of this machine's server by its name."""
         deployment = self.models.deployment
-        health = LocalHealth(deployment) if address == local_name(deployment) else None
-        where = health.address if health else address
+        service = Triton(deployment)
+        health = LocalHealth(service) if address == local_name(deployment) else None
+        where = health.addresses.grpc if health else address
         pair = self.pair(address, triton_connection(deployment, where), number)
         pair.probe = partial(_probe, where, deployment, pair.probe)
         if health:
             pair.check = health.check
-            pair.comes_back = partial(comes_back, deployment.name)
+            pair.comes_back = partial(comes_back, service)
         return pair
 
     async def connected(self, address: str, number: int = 0) -> EnginePair:

@@ -26,16 +26,19 @@ from tts.endpoints.functions import (
 from tts.endpoints.routing import RoutingPolicy
 from tts.prompting import Models
 from tts.serving.server.loading import Loading
+from tts.serving.server.services import started_services
+from tts.serving.server.started import Engine
+from tts.serving.server.triton import Triton
 
 from .connecting import PairMaker, require_engines, triton_connection, use, use_several
 from .embedded import embedded_engines
 from .endpoints import routed_endpoints
-from .engine_steps import OpenSteps
+from .engine_steps import OpenSteps, steps_of
 from .event_loop import in_loop
 from .plan import Plan
 from .remotes import Remotes
 from .replicas import EnginePair, Replicas
-from .server import Server, open_server
+from .server import Server, opened_servers
 
 ROLES: tuple[Role, ...] = ("generator", "verifier")
 Given = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
@@ -52,8 +55,9 @@ class Engines:
     replicas: Replicas
     """The servers that are used; more may be added, and any drained and removed."""
     remotes: Remotes
-    server: Server | None = None
-    """The one server that is used, unless there are several or none."""
+    servers: Sequence[Server] = ()
+    """The servers that were started here, or found: those of started engines, and Triton if it is
+    the only one."""
     steps: OpenSteps | None = None
     """Opens what can be read of the engines' steps, if anything can be."""
 
@@ -83,15 +87,17 @@ class Engines:
         return replace(plan, remotes=self.remotes.engine_records())
 
     def check(self) -> None:
-        """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
-        if self.server and not self.replicas.elastic:
-            self.server.check()
+        """Raise ServerError if a server has died for good; of those that were named the replicas'
+        own watch sees.
+        """
+        for server in self.servers:
+            server.check()
 
     async def reset_prefix_caches(self) -> bool:
         """See `AsyncSession.reset_prefix_caches`."""
         connections = [pair.connection for pair in self.replicas.pairs]
-        deployment, on_triton = self.models.deployment, self.server or self.replicas.elastic
-        if deployment.target != "openvino" or deployment.remotes():
+        deployment, on_triton = self.models.deployment, self.servers or self.replicas.elastic
+        if deployment.target != "openvino" or deployment.remotes() or deployment.started():
             return False
         alone = len(deployment.engines()) < 2 and not deployment.shares_engine
         if on_triton and alone:  # its connection asks both
@@ -124,7 +130,9 @@ async def open_replicas(
         verifier = own_verifier(own[1], functions) or await _command(deployment, say)
         checked = own_generator(models, own[0], functions), verifier
         needed = {role for role, given in zip(ROLES, checked, strict=True) if given is None}
-        compiled = bool(needed & deployment.engines().keys())
+        compiled = bool(needed & deployment.engines().keys()) or (
+            deployment.shares_engine and "verifier" in needed
+        )
         remotes = Remotes(models, needed)
         stack.push_async_callback(remotes.aclose)
         make = PairMaker(models, checked, remotes)
@@ -140,26 +148,35 @@ async def open_replicas(
 
         replicas = await stack.enter_async_context(Replicas(connect, routing))
         await remotes.probe(say)
-        engines = Engines(models, replicas, remotes)
+        services = [*started_services(deployment, remotes.started)]
+        here = compiled and not addresses and deployment.server.kind == "triton"
+        if here:
+            await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
+            services.append(Triton(deployment))
+        opening_all = opened_servers(services, say, on_loading)
+        servers = await stack.enter_async_context(opening_all)
+        for service, server in zip(services, servers, strict=True):
+            if isinstance(service, Engine):
+                remotes.add(service, server)
+        await remotes.probe(say)
+        engines = Engines(models, replicas, remotes, servers)
         if not compiled:
-            use(replicas, make.pairs("", lambda: None))
+            use(replicas, make.pairs("", lambda: None, engines.check))
         elif addresses:
             await asyncio.to_thread(require_engines, deployment, addresses, in_loop(say))
             await use_several(replicas, make, addresses, groups, say)
         elif deployment.server.kind == "embedded":
-            opening = embedded_engines(deployment, say, on_loading)
+            opening = embedded_engines(deployment, say, on_loading, needed)
             connection, engines.steps = await stack.enter_async_context(opening)
             use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
         else:
-            await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
-            engines.server = server = await open_server(deployment, say, on_loading)
-            stack.push_async_callback(asyncio.to_thread, server.stop)
-            engines.steps = server.steps
+            triton = servers[-1]
+            engines.steps = steps_of(deployment, triton.addresses, ours=triton.ours)
 
             def to_server() -> Connection:
-                return triton_connection(deployment, server.address, server.comes_back)
+                return triton_connection(deployment, triton.address, triton.comes_back)
 
-            use(replicas, make.pairs(server.address, to_server))
+            use(replicas, make.pairs(triton.address, to_server))
         yield engines
 
 

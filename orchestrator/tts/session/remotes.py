@@ -1,11 +1,14 @@
-"""Engines that run already: servers that a deployment names by URL, each probed before use."""
+"""Engines that are asked by HTTP, each probed before use: servers that a deployment names by URL,
+and those that were started for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tts.build.errors import (
     ConfigError,
@@ -13,13 +16,25 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role, TextVerifier
+from tts.build.spec import (
+    Deployment,
+    GeneratorRole,
+    RemoteSpec,
+    Role,
+    StartedSpec,
+    StartedVerifier,
+    TextVerifier,
+)
+from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation
 from tts.endpoints.base import Connection, StreamingGenerator, Verifier
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
+from tts.serving.server.started import Engine
+
+from .server import Server
 
 if TYPE_CHECKING:
     from tts.endpoints.openai.capabilities import Capabilities
@@ -35,17 +50,20 @@ PROBE_PATIENCE_S = 2.0
 
 def key_of(spec: RemoteSpec, role: Role) -> str | None:
     """The key of a server, from the environment; raises ConfigError if it is not there."""
-    if spec.api_key_env is None:
-        return None
-    key = os.environ.get(spec.api_key_env)
+    return spec.api_key_env and key_in(spec.api_key_env, f"{role}.api_key_env")
+
+
+def key_in(variable: str, named_by: str) -> str:
+    """The key in an environment variable; raises ConfigError if it is not there."""
+    key = os.environ.get(variable)
     if not key:
         raise ConfigError(
-            f"{role}.api_key_env names {spec.api_key_env}, which is not in the environment.",
-            hint=f"Set it: export {spec.api_key_env}=...",
+            f"{named_by} names {variable}, which is not in the environment.",
+            hint=f"Set it: export {variable}=...",
         )
     if not key.isprintable():  # surrogates, of bytes that are no UTF-8, are not printable either
         raise ConfigError(
-            f"{role}.api_key_env names {spec.api_key_env}, which has a character that no key has.",
+            f"{named_by} names {variable}, which has a character that no key has.",
             hint="Set it again, without line ends.",
         )
     return key
@@ -131,17 +149,48 @@ class RemoteConnection:
 
 
 class Remotes:
-    """The servers of a deployment's remote engines, for as long as a session is open."""
+    """The servers of engines that are asked by HTTP, for as long as a session is open."""
 
     def __init__(self, models: Models, roles: Collection[Role]) -> None:
-        """`roles` are those that are needed; raises ConfigError for keys that are not there."""
+        """`roles` are those that are needed; raises ConfigError for keys that are not there.
+
+        Those with a URL are known at once, those that are started from `add` on.
+        """
         self._models = models
-        self.specs = {
-            role: spec for role, spec in models.deployment.remotes().items() if role in roles
+        self.specs: Mapping[Role, RemoteSpec | StartedSpec] = {
+            role: spec
+            for role, spec in models.deployment.roles().items()
+            if role in roles and isinstance(spec, RemoteSpec | StartedSpec)
         }
-        self.servers: Mapping[Role, Sequence[OpenAIServer]] = {
-            role: _servers(models.deployment, role, spec) for role, spec in self.specs.items()
+        self.servers: dict[Role, Sequence[OpenAIServer]] = {
+            role: _servers(models.deployment, role, spec)
+            for role, spec in self.specs.items()
+            if isinstance(spec, RemoteSpec)
         }
+
+    @property
+    def started(self) -> Collection[Role]:
+        """The engines that have to be started; one for both roles is the generator's."""
+        needed = {
+            "generator" if isinstance(spec, StartedVerifier) and spec.same_as else role
+            for role, spec in self.specs.items()
+            if isinstance(spec, StartedSpec)
+        }
+        return [role for role in self._models.deployment.started() if role in needed]
+
+    def add(self, service: Engine, server: Server) -> None:
+        """A started engine's server, in each of its roles."""
+        from tts.endpoints.openai.server import OpenAIServer
+
+        for role in self.specs.keys() & {*service.roles}:
+            self.servers[role] = [
+                OpenAIServer(
+                    server.addresses.url,
+                    api_key=server.addresses.api_key or None,
+                    answer_timeout_s=self._models.deployment.answer_timeout_s,
+                    comes_back=server.comes_back,
+                )
+            ]
 
     def __len__(self) -> int:
         """How many replicas they make: as many as the engine with the most servers has."""
@@ -152,16 +201,17 @@ class Remotes:
         return ((role, each) for role, servers in self.servers.items() for each in servers)
 
     async def probe(self, say: Callable[[str], None]) -> None:
-        """Ask every server what it is; `say` gets a line for each.
+        """Ask every server that was not asked yet what it is; `say` gets a line for each.
 
         Raises ServerError for one that answers and cannot be used, and where none of them answers.
         """
-        failures = await asyncio.gather(*(self._failure(*each) for each in self))
-        for role, each in self:
+        new = [(role, each) for role, each in self if not each.capabilities]
+        failures = await asyncio.gather(*(self._failure(*each) for each in new))
+        for role, each in new:
             say(f"{'Using the' if each.capabilities else 'The'} {self.told(role, each)}")
-        for record in self.engine_records().values():
-            if record.reproducible is False:
-                say(NOT_REPRODUCIBLE)
+        records = self.engine_records()
+        if any(records[role].reproducible is False for role in dict(new)):
+            say(NOT_REPRODUCIBLE)
         for role, servers in self.servers.items():
             if not any(each.capabilities for each in servers):
                 why = next(error for error in failures if error)
@@ -254,7 +304,7 @@ class Remotes:
                 hint=f"Set {role}.max_seq_len to at most {most}, or start the server with a "
                 "longer context.",
             )
-        if isinstance(spec, RemoteGenerator) and spec.guided_decoding and not known.grammar:
+        if isinstance(spec, GeneratorRole) and spec.guided_decoding and not known.grammar:
             raise ServerError(
                 f"The server at {server.url} takes no grammars, and generator.guided_decoding is "
                 "true.",
@@ -270,7 +320,7 @@ class Remotes:
         spec, found = self.specs[role], [each.capabilities for each in servers]
         known = [each for each in found if each]
         reproducible: bool | None = None
-        if isinstance(spec, RemoteGenerator) and known:  # of a verifier nothing is drawn
+        if isinstance(spec, GeneratorRole) and known:  # of a verifier nothing is drawn
             one_at_a_time = spec.in_flight_requests == 1
             reproducible = all(
                 each.seeds if one_at_a_time else each.seeds_beside_others for each in known
@@ -280,6 +330,7 @@ class Remotes:
             model=known[0].model if known else None,
             servers=[each.describe() for each in known],
             reproducible=reproducible,
+            **(_started(self._models.deployment, role) if isinstance(spec, StartedSpec) else {}),
         )
 
 
@@ -293,6 +344,13 @@ def _servers(deployment: Deployment, role: Role, spec: RemoteSpec) -> Sequence[O
         OpenAIServer(url, model=spec.model, api_key=key, answer_timeout_s=timeout_s)
         for url in spec.url
     ]
+
+
+def _started(deployment: Deployment, role: Role) -> dict[str, Any]:
+    """The command line of a started engine, and whether it was to be deterministic."""
+    role = role if role in deployment.started() else "generator"
+    command = command_of(deployment, role, 0)
+    return {"started": shlex.join(command.argv), "deterministic": deployment.deterministic}
 
 
 async def ask(deployment: Deployment) -> list[Observation]:

@@ -1,4 +1,4 @@
-"""The server of a session or gateway that names none: the running one, or its own.
+"""A server of a session or gateway that names none: the running one, or its own.
 
 A dead server of its own is restarted, as by `tts serve`. Several programs may use a server at a
 time: it ends with the last of them, whichever started it.
@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from tts.build.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
-from tts.serving.server.loading import Loading
+from tts.engines.loading import OPEN, Stage
+from tts.serving.command.ports import Addresses
+from tts.serving.server.loading import WAITING, Loading
 from tts.serving.server.lookup import LocalHealth, find_server, watch
+from tts.serving.server.service import Service
 from tts.serving.server.state import Supervised, comes_back
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
 
-from .engine_steps import OpenSteps, steps_of
 from .event_loop import in_loop
 
 HEALTH_CHECK_S = 1.0
@@ -33,10 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Server:
-    """The address of the deployment's server, and a check that it still runs."""
+    """The addresses of a deployment's server, and a check that it still runs."""
 
-    address: str
-    """Where it answers gRPC, as a client connects to it."""
+    addresses: Addresses
     check: Callable[[], None]
     """Raises ServerError naming what died for good."""
     stop: Callable[[], None]
@@ -45,11 +46,13 @@ class Server:
     """Whether it was started here."""
     comes_back: Callable[[], bool] = lambda: False
     """Whether it is gone, and is being started again."""
-    steps: OpenSteps | None = None
-    """Opens what can be read of its engines' steps, if anything can be."""
-    name: str = ""
-    """`demo@local`, by which it is seen to die and to be started again, or its address if no
-    process of ours has started it."""
+    ours: bool = True
+    """Whether a process of this user has started it."""
+
+    @property
+    def address(self) -> str:
+        """Where Triton answers gRPC, as a client connects to it."""
+        return self.addresses.grpc
 
 
 def local_name(deployment: Deployment) -> str:
@@ -57,14 +60,41 @@ def local_name(deployment: Deployment) -> str:
     return f"{deployment.name}@local"
 
 
+@asynccontextmanager
+async def opened_servers(
+    services: Sequence[Service],
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> AsyncIterator[Sequence[Server]]:
+    """The servers of services, opened one after the other, for as long as the block lasts.
+
+    `say` and `on_loading` are those of `open_server`; the progress is that of all. They end in the
+    opposite order.
+    """
+    stages = {role: Stage(role, WAITING) for service in services for role in service.roles}
+
+    def tell(loading: Loading) -> None:
+        stages.update(loading.engines)
+        on_loading(Loading(loading.seconds, dict(stages)))
+
+    async with AsyncExitStack() as stack:
+        servers = []
+        for service in services:
+            server = await open_server(service, say, tell)
+            stack.push_async_callback(asyncio.to_thread, server.stop)
+            stages.update({role: Stage(role, OPEN) for role in service.roles})
+            servers.append(server)
+        yield servers
+
+
 async def open_server(
-    deployment: Deployment,
+    service: Service,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
     *,
     lasting: bool = False,
 ) -> Server:
-    """The deployment's server; `say` gets a line per stage, in this loop's thread.
+    """The server of a service; `say` gets a line per stage, in this loop's thread.
 
     So does `on_loading`, repeatedly, with the progress of a starting server's engines, whichever
     process starts it. Stopping a server that was started as a `lasting` one also ends this process.
@@ -78,7 +108,7 @@ async def open_server(
             raise Interrupted("The start of the server was given up.")
 
     told = in_loop(say), in_loop(on_loading)
-    in_thread = asyncio.to_thread(_open, deployment, *told, wanted, lasting=lasting)
+    in_thread = asyncio.to_thread(_open, service, *told, wanted, lasting=lasting)
     opening = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(opening)
@@ -91,7 +121,7 @@ async def open_server(
 
 
 def _open(
-    deployment: Deployment,
+    service: Service,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
@@ -99,32 +129,29 @@ def _open(
     lasting: bool = False,
 ) -> Server:
     while True:
-        used = wait_for_server(deployment, say=say, on_loading=on_loading, check=check)
+        used = wait_for_server(service, say=say, on_loading=on_loading, check=check)
         if used:
             break
         try:
-            return _start(deployment, say, on_loading, check, lasting=lasting)
+            return _start(service, say, on_loading, check, lasting=lasting)
         except Supervised:  # another process was faster: its server is waited for
             check()
             time.sleep(_LOOK_S)
     found, leave = used
     say(f"Using {found}")
-    address = found.addresses.grpc
-    steps = steps_of(deployment, found.addresses, ours=found.server is not None)
     if not found.server:  # of one that is not ours we see no process: the requests tell
-        return Server(address, lambda: None, leave, steps=steps, name=address)
+        return Server(found.addresses, lambda: None, leave, ours=False)
     try:
-        health = LocalHealth(deployment)
+        health = LocalHealth(service)
     except BaseException:
         leave()
         raise
-    back = partial(comes_back, deployment.name)
-    name = local_name(deployment)
-    return Server(address, health.check_from_outside, leave, False, back, steps, name)
+    back = partial(comes_back, service)
+    return Server(found.addresses, health.check_from_outside, leave, False, back)
 
 
 def _start(
-    deployment: Deployment,
+    service: Service,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
@@ -141,7 +168,7 @@ def _start(
         if not own.ready.is_set():  # later a run has the screen
             on_loading(loading)
 
-    own = BackgroundServer(deployment, over, say_until_over, tell_at_first, lasting=lasting)
+    own = BackgroundServer(service, over, say_until_over, tell_at_first, lasting=lasting)
 
     def stop() -> None:
         over.set()
@@ -152,15 +179,13 @@ def _start(
         while not own.ready.wait(_LOOK_S):
             check()
             own.check()
-        found = find_server(deployment)
+        found = find_server(service)
         if found is None:  # it died just then: this is no time to wait for another
-            raise ServerError("The Triton server died as soon as it was ready.")
+            raise ServerError(f"The {service.title} died as soon as it was ready.")
     except BaseException:
         stop()
         raise
-    steps = steps_of(deployment, found.addresses, ours=True)
-    address, name = found.addresses.grpc, local_name(deployment)
-    return Server(address, own.check, stop, True, own.comes_back, steps, name)
+    return Server(found.addresses, own.check, stop, True, own.comes_back)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:

@@ -156,6 +156,24 @@ def as_engines(deployment: Deployment) -> Deployment:
     return deployment.model_copy(update={"target": next(iter(started.values())).target, **update})
 
 
+def planned(deployment: Deployment) -> Deployment:
+    """The deployment for what reads weights, pools and batches: started engines with the pools that
+    the plan gives them, and any other as it is.
+
+    Raises ConfigError for what does not fit, CheckpointError where a shape is not known.
+    """
+    if not deployment.started():
+        return deployment
+    there = as_engines(deployment)
+    update: dict[str, Any] = {}
+    for role, budget in budgets(deployment).items():
+        engine = there.engines()[role]
+        tokens = (budget.kv_tokens or 0) // engine.kv_cache.block_size * engine.kv_cache.block_size
+        cache = engine.kv_cache.model_copy(update={"tokens": tokens})
+        update[role] = engine.model_copy(update={"kv_cache": cache})
+    return there.model_copy(update=update)
+
+
 def config_folder(spec: StartedSpec) -> Path:
     """The folder that describes the model: its checkpoint, or else that of its tokenizer."""
     described = (spec.checkpoint / "config.json").is_file() or known_model(spec.checkpoint)

@@ -22,7 +22,7 @@ def docker_run(
     image: str,
     words: Sequence[str],
     *,
-    gpus: str,
+    gpus: str | None,
     options: Sequence[str] = (),
     reads: Iterable[Path],
     writes: Iterable[Path],
@@ -30,11 +30,12 @@ def docker_run(
 ) -> tuple[str, ...]:
     """The command that runs `words` as this user in a container that is removed when they end.
 
-    `gpus` is the value of docker's option of that name, `options` are further ones.
+    `gpus` is the value of docker's option of that name, None for no GPU; `options` are further
+    ones.
     """
     return (
         *("docker", "run", "--rm", "--init", f"--name={name}"),  # --init: it obeys signals
-        f"--gpus={gpus}",
+        *((f"--gpus={gpus}",) if gpus else ()),
         f"--user={os.getuid()}:{os.getgid()}",
         f"--shm-size={SHARED_MEMORY_GIB}g",
         "--ulimit=memlock=-1",

@@ -44,8 +44,12 @@ class Http:
         api_key: str | None,
         patience_s: float,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        comes_back: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`url` is what stands before the paths; raises ConfigError for anything but an address."""
+        """`url` is what stands before the paths; raises ConfigError for anything but an address.
+
+        `comes_back` says whether a server that is gone is being started again (see `retried`).
+        """
         self._url = _checked(url)
         self.address = str(self._url).rstrip("/")
         """For people."""
@@ -53,12 +57,13 @@ class Http:
         """How long a request is sent again."""
         self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
+        self._comes_back = comes_back
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of an attempt, repeated after a failure that may pass (see `retried`)."""
-        return await retried(attempt, patience_s=self.patience_s)
+        return await retried(attempt, self._comes_back, self.patience_s)
 
     async def get(self, path: str) -> Any:
         """The answer of a path, None if it is not JSON."""
@@ -66,7 +71,7 @@ class Http:
             body = await self._whole(answer, path)
         try:
             return msgspec.json.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     async def post(self, path: str, body: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -30,13 +31,16 @@ class OpenAIServer:
         api_key: str | None = None,
         patience_s: float = PATIENCE_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        comes_back: Callable[[], bool] = lambda: False,
     ) -> None:
         """`url` is what stands before /v1; `model` may be left out where only one is served.
+
+        `comes_back` says whether a server that is gone is being started again.
 
         Raises ConfigError for anything but an address.
         """
         self.url = url
-        self.http = Http(url, api_key, patience_s, answer_timeout_s)
+        self.http = Http(url, api_key, patience_s, answer_timeout_s, comes_back)
         self.capabilities: Capabilities | None = None
         """Its reported capabilities; None until it has answered."""
         self._model = model

@@ -10,6 +10,7 @@ from typing import Any
 from tts.build.errors import ConfigError
 from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment, Gpu
+from tts.build.started.memory import planned
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.build.tensorrt.placements import Placed, Placement
 from tts.engines.simulated import Sharing
@@ -184,14 +185,15 @@ def _refuse_others(
 
 def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
     """A deployment of the user's, as the simulation has it; raises ConfigError."""
-    name = deployment.name
+    name, started = deployment.name, bool(deployment.started())
+    deployment = planned(deployment)
     if not deployment.shares_engine:
         deployment.compiled_pair()
-    if deployment.target == "openvino":
+    if deployment.target == "openvino" or (started and deployment.gpu is None):
         if not measured:
             raise ConfigError(
-                f"Deployment {name!r}: target is 'openvino'; how long a step takes on this machine "
-                "is in no data sheet.",
+                f"Deployment {name!r} is for CPUs; how long a step takes on this machine is in no "
+                "data sheet.",
                 hint=f"Measure it: tts tune {deployment.named}, then tts simulate "
                 f"{deployment.named} --tuned RESULT",
             )
@@ -203,7 +205,8 @@ def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool)
                 "that is simulated without a deployment.",
                 hint="Change tensorrt in the file; --placements compares placements.",
             )
-    check_pools(deployment)
+    if not started:
+        check_pools(deployment)
     return as_simulated(deployment)
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.started.memory import budgets, planned
 from tts.build.tensorrt.memory_plan import plan_memory
+from tts.driver.policy import share_gpus
 
 from .cells import CellEngines
 
@@ -35,11 +37,15 @@ def pair_memory(deployment: Deployment) -> PairMemory:
 
     Raises CheckpointError for a config.json that cannot be used.
     """
-    plan = _on_host if deployment.target == "openvino" else _on_gpus
+    plan = _on_gpus
+    if deployment.started():
+        plan = _started
+    elif deployment.target == "openvino":
+        plan = _on_host
     fixed, per_token, shared = plan(deployment)
     pools = sum(
         per_token[role] * whole_blocks(spec, spec.kv_cache.tokens)
-        for role, spec in deployment.engines().items()
+        for role, spec in planned(deployment).engines().items()
     )
     return PairMemory(fixed, per_token, pools, shared)
 
@@ -104,6 +110,14 @@ def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], b
         for role, engine in plan.engines.items()
     }
     return fixed, per_token, True
+
+
+def _started(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
+    fixed, per_token = {}, {}
+    for role, budget in budgets(deployment).items():
+        fixed[f"{role}: weights"] = budget.weights or 0
+        per_token[role] = budget.kv_bytes // (budget.kv_tokens or 1)
+    return fixed, per_token, deployment.gpu is None or share_gpus(deployment)
 
 
 def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:

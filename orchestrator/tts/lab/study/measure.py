@@ -40,10 +40,10 @@ class Findings:
 
 def hits_by_split(study: Study, run: Path) -> list[Measurement]:
     """Prefix hits and thrashing over divisions; none where no prefixes are reused."""
-    engines = study.spec.engines().values()
+    engines = study.planned.engines().values()
     if not study.memory.shared or not all(engine.kv_cache.reuse for engine in engines):
         return []
-    return caches_by_split(study.spec, study.memory, cache_curves(run, study.spec))
+    return caches_by_split(study.planned, study.memory, cache_curves(run, study.planned))
 
 
 def two_divisions(results: Mapping[str, CellResult]) -> list[tuple[str, Path]]:
@@ -72,13 +72,13 @@ def measure(study: Study) -> Findings:
     load = read_json(load_file(study.folder), f"{study.folder} has no throughput over load")
     base = results[BASE]
     tables = (
-        memory_by_split(study.spec, study.memory) if study.memory.shared else None,
+        memory_by_split(study.planned, study.memory) if study.memory.shared else None,
         by_split(study, results),
         *(kv_blocks(engine, two_divisions(results)) for engine in ENGINES),
         *hits_by_split(study, base.runs[0].folder),
         tokens_per_request(base.runs[0].folder),
         *by_load(load),
-        batch_utilisation(by_schedule(results), study.spec),
+        batch_utilisation(by_schedule(results), study.planned),
         ablation(study, results),
         concurrency(study, results, len(rounds[0])),
         accuracy_by_n(study, results),

@@ -24,7 +24,7 @@ def by_split(study: Study, results: Results) -> Measurement | None:
         return None
     rows: list[FigureRow] = []
     for result in cells:
-        spec = deployment_of(study.spec, study.memory, result.cell.engines)
+        spec = deployment_of(study.planned, study.memory, result.cell.engines)
         rows.append(
             {
                 "generator share": round(generator_share(spec, study.memory), 4),

@@ -13,6 +13,7 @@ from statistics import fmean
 from tts.build.checkpoint import CHECKPOINT_FILES, file_sha256
 from tts.build.errors import CheckpointError, DatasetError
 from tts.build.spec import Deployment
+from tts.build.started.memory import planned
 from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
@@ -20,6 +21,7 @@ from tts.prompting import Models
 from tts.runs.folder import has_finished
 from tts.runs.summary import read_summary
 from tts.serving.server.lookup import find_server
+from tts.serving.server.services import services_of
 from tts.session.plan import check_lengths
 from tts.session.strategy import ChosenStrategy, choose
 
@@ -46,6 +48,8 @@ class Study:
     config: StudyConfig
     spec: Deployment
     memory: PairMemory
+    planned: Deployment
+    """The deployment with the pools that the plan gives to started engines."""
     problems: tuple[Problem, ...]
     """Enough for all rounds."""
 
@@ -63,7 +67,7 @@ class Study:
         """The cells, where each of them has so many problems in a round."""
         restarts = self.config.restarts
         divides = restarts and self.memory.shared
-        reuses = any(engine.kv_cache.reuse for engine in self.spec.engines().values())
+        reuses = any(engine.kv_cache.reuse for engine in self.planned.engines().values())
         return cells_of(
             self.config.form,
             n=self.n,
@@ -99,7 +103,7 @@ def open_study(folder: Path, config: StudyConfig, spec: Deployment) -> Study:
             hint="Name a larger dataset.",
         )
     check_lengths(Models.load(spec), problems)
-    return Study(folder, config, spec, pair_memory(spec), problems)
+    return Study(folder, config, spec, pair_memory(spec), planned(spec), problems)
 
 
 def is_finished(study: Study) -> bool:
@@ -113,7 +117,7 @@ def can_restart(spec: Deployment) -> bool:
     """Whether engines can be started with other pools: on this CPU, with no server running."""
     if spec.target != "openvino":
         return False
-    return spec.server.kind == "embedded" or find_server(spec) is None
+    return all(find_server(service) is None for service in services_of(spec))
 
 
 def limits_digest(spec: Deployment) -> str:
@@ -124,7 +128,7 @@ def limits_digest(spec: Deployment) -> str:
     """
     engines = {
         role: {**engine.model_dump(mode="json"), "checkpoint": _content(engine.checkpoint)}
-        for role, engine in spec.engines().items()
+        for role, engine in planned(spec).engines().items()
     }
     return hashlib.sha256(json.dumps(engines, sort_keys=True).encode()).hexdigest()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tts.build.errors import RunError, ServerError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
+from tts.build.started.memory import planned
 from tts.build.user_paths import is_there
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
@@ -137,8 +138,9 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
 
 
 def _check(spec: Deployment, observer: Observer) -> None:
-    spec.compiled_pair()
-    require_engines(spec, (), observer.say)
+    planned(spec).compiled_pair()
+    if spec.engines():
+        require_engines(spec, (), observer.say)
 
 
 def _carry_out(study: Study, observer: Observer) -> None:
@@ -227,7 +229,7 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
     measured: list[Measured] = []
     seconds = study.config.form.load_s
     await session.watched(measure_engines(session, recorded, seconds, measured, observer))
-    spec = session.deployment
+    spec = planned(session.deployment)
     results = [analyse(each, spec) for each in measured]
     write(load_file(study.folder), to_json(spec, str(run), recorded, results))
 

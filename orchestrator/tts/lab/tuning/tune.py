@@ -12,11 +12,12 @@ from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
 from tts.build.openvino.threads import threads_in_words
 from tts.build.server_kinds import ServerKind
+from tts.build.started.memory import planned
 from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import write_json, writing
+from tts.runs.folder import refuse_begun, write_json, writing
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
@@ -91,14 +92,17 @@ def tune(
     is proposed. Raises a TtsError.
     """
     spec = load_checked(deployment).served_by(server)
-    spec.compiled_pair()
-    require_engines(spec, (), observer.say)
+    facts = planned(spec)
+    facts.compiled_pair()
+    if spec.engines():
+        require_engines(spec, (), observer.say)
     models = Models.load(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints
     threads = threads_in_words(spec) if on_this_cpu else None
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
     if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
+    refuse_begun(folder)
     recorded = read_requests(run, models) if run else None
     plan = _recording(deployment, models, dataset) if recorded is None else None
     source = run or folder / "run"
@@ -128,8 +132,8 @@ def tune(
                 raise
             interrupted = stopped
         assert recorded is not None  # it is there once something was measured
-        engines = tuple(analyse(engine, spec) for engine in measured)
-        result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+        engines = tuple(analyse(engine, facts) for engine in measured)
+        result = to_json(facts, str(source), recorded, engines, stopped=bool(interrupted))
         if threads:
             result["threads"] = threads
         with writing(folder):
@@ -180,7 +184,7 @@ async def measure_engines(
     `seconds` are for both together. Raises EndpointError.
     """
     generator, verifier = session.replicas.pairs[0].endpoints  # the policies are a server's
-    spec = session.deployment
+    spec = planned(session.deployment)
     # salts must differ from those of earlier measurements on the same server
     first = random.randrange(1 << 20)
     for engine in (

@@ -1,11 +1,13 @@
-"""The guard: a small process between us and tritonserver that cleans up however either of us ends.
+"""The guard: a small process between us and a server that cleans up however either of us ends.
 
-Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX SOCKET [--shared FOLDER] COMMAND...
-[--then LAST...]`), it starts the server and waits. SOCKET is the Unix domain socket of gRPC, or
-empty. When the server exits, when the guard is asked to stop (SIGTERM), or when the process that
-started it is gone however it died (SIGKILL included), it stops the server, kills what is left of it
-(Python stubs, ranks), removes their shared memory and the socket, and runs LAST, which removes a
-container. Only their user can read the files that they write (umask 077).
+Run as a script (`python -I -S guard.py PARENT_PID MARK SOCKET [--private] [--shared FOLDER]
+COMMAND... [--then LAST...]`), it starts the server and waits. MARK names this one start: its shared
+memory begins with it. SOCKET is a Unix domain socket that it listens on, or empty. When the server
+exits, when the guard is asked to stop (SIGTERM), or when the process that started it is gone
+however it died (SIGKILL included), it stops the server, kills what is left of it (Python stubs,
+ranks, workers), removes their shared memory and the socket, and runs LAST, which removes a
+container. Only their user can read the files that they write (umask 077); with --private, for
+Triton, none of them can widen that.
 
 A server whose state is in FOLDER is shared: when the process that started it is gone, or leaves it
 to the guard (SIGUSR1), it runs until its last user is gone. Each of them holds a shared lock on the
@@ -38,12 +40,15 @@ LAST_S = 20.0
 """How long the last command may take."""
 LONGEST_STOP_S = GRACE_S + REAP_S + LAST_S + 1.0
 """A guard that has not ended so long after SIGTERM is stuck."""
+PRIVATE = "--private"
 SHARED = "--shared"
 THEN = "--then"
 STATE = "server.json"
 """The state file in a server's folder; written when the server is ready."""
 USERS = "users.lock"
 """In a server's folder: each user of a shared server holds a shared lock on it."""
+ENDED = 75
+"""The guard's exit status where its server ended by itself, without an error of its own."""
 _POLL_S = 0.25
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _LEAVE = signal.SIGUSR1
@@ -59,9 +64,16 @@ _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}
 
 
 def run(
-    parent: int, shm_prefix: str, socket: str, command: list[str], last: list[str], shared: str = ""
+    parent: int,
+    mark: str,
+    socket: str,
+    command: list[str],
+    last: list[str],
+    shared: str = "",
+    *,
+    private: bool = False,
 ) -> int:
-    """Run `command` until it ends or has to; returns its exit status, 128+n after signal n.
+    """Run `command` until it ends or has to; its exit status, 128+n after signal n, ENDED for 0.
 
     0 once the guard has stopped it, also where it did not stop in time and was killed. `shared` is
     the folder of a shared server, or empty.
@@ -71,8 +83,7 @@ def run(
     # orphaned stubs become our children, so that we can wait for their end
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        # a container has a /dev/shm of its own
-        before = _in_child if last else _in_private_child
+        before = _in_private_child if private else _in_child
         server = subprocess.Popen(command, start_new_session=True, preexec_fn=before)
     except OSError as error:
         sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
@@ -82,7 +93,7 @@ def run(
         received = signal.sigtimedwait(_SIGNALS, _POLL_S)
         number = received.si_signo if received else 0
         left = left or number == _LEAVE or os.getppid() != parent
-        unused = left and not (shared and _is_used(Path(shared), shm_prefix))
+        unused = left and not (shared and _is_used(Path(shared), mark))
         if not stopping and (number in _STOP or unused):
             stopping = True
             deadline = time.monotonic() + GRACE_S
@@ -94,9 +105,9 @@ def run(
     status = server.wait()
     remove_socket(socket)  # first: a server started after this one's death listens there too
     _end_the_rest()
-    remove_shared_memory(shm_prefix)
+    remove_shared_memory(mark)
     if stopping and left and shared:
-        _forget(Path(shared) / STATE, shm_prefix)
+        _forget(Path(shared) / STATE, mark)
     if last:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             # its output would be taken for the server's
@@ -105,13 +116,13 @@ def run(
             )
     if stopping:
         return 0
-    return status if status >= 0 else 128 - status
+    return (status or ENDED) if status >= 0 else 128 - status
 
 
-def _is_used(folder: Path, shm_prefix: str) -> bool:
+def _is_used(folder: Path, mark: str) -> bool:
     """Whether a shared server has a user; if not, none comes as long as this process lives."""
     try:
-        if shm_prefix not in (folder / STATE).read_text(encoding="utf-8"):
+        if mark not in (folder / STATE).read_text(encoding="utf-8"):
             return False  # it has never been ready: nobody knows it
         users = os.open(folder / USERS, os.O_RDWR)
     except FileNotFoundError:
@@ -126,9 +137,9 @@ def _is_used(folder: Path, shm_prefix: str) -> bool:
     return False
 
 
-def _forget(state: Path, shm_prefix: str) -> None:
+def _forget(state: Path, mark: str) -> None:
     with contextlib.suppress(OSError):
-        if shm_prefix in state.read_text(encoding="utf-8"):
+        if mark in state.read_text(encoding="utf-8"):
             state.unlink()
 
 
@@ -225,8 +236,11 @@ def _has_exited(pid: int) -> bool:
 
 if __name__ == "__main__":
     words, shared = sys.argv[4:], ""
+    if private := words[0] == PRIVATE:
+        words = words[1:]
     if words[0] == SHARED:
         shared, words = words[1], words[2:]
     split = words.index(THEN) if THEN in words else len(words)
-    prefix, socket = sys.argv[2:4]
-    sys.exit(run(int(sys.argv[1]), prefix, socket, words[:split], words[split + 1 :], shared))
+    mark, socket = sys.argv[2:4]
+    command, last = words[:split], words[split + 1 :]
+    sys.exit(run(int(sys.argv[1]), mark, socket, command, last, shared, private=private))

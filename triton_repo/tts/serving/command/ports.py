@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -41,6 +41,12 @@ class Addresses:
     metrics_port: int
     socket: str = ""
     """Path of the Unix domain socket of gRPC; empty if it listens at `grpc_port`."""
+    api_key: str = field(default="", repr=False)
+    """The key that the server wants with each HTTP request, if any."""
+
+    def __str__(self) -> str:
+        """For people."""
+        return self.grpc if self.socket or self.grpc_port else self.url
 
     @property
     def grpc(self) -> str:
@@ -53,6 +59,11 @@ class Addresses:
         if self.socket:
             return f"unix:{self.socket.removesuffix(f':{_SOCKET_PORT}')}", _SOCKET_PORT
         return self.host, self.grpc_port
+
+    @property
+    def url(self) -> str:
+        """The URL of HTTP, for a client on this machine."""
+        return f"http://{address(self.host, self.http_port)}"
 
     @property
     def metrics(self) -> str:
@@ -116,7 +127,8 @@ def choose_addresses(spec: ServerSpec, grpc_socket: Path) -> Addresses:
         # given ones first, or an auto port might take one of them
         order = sorted(wanted, key=lambda field: wanted[field] == "auto")
         ports = {
-            field: held.enter_context(_bind(spec.host, field, wanted[field])) for field in order
+            field: held.enter_context(_bind(spec.host, f"server.{field}", wanted[field]))
+            for field in order
         }
         numbers = {field: int(bound.getsockname()[1]) for field, bound in ports.items()}
     return Addresses(
@@ -126,6 +138,12 @@ def choose_addresses(spec: ServerSpec, grpc_socket: Path) -> Addresses:
         numbers["metrics_port"],
         str(grpc_socket) if private else "",
     )
+
+
+def choose_port(host: str, field: str, port: Port) -> int:
+    """A given port as it is, or a free one for "auto"; raises ServerError naming `field`."""
+    with _bind(host, field, port) as bound:
+        return int(bound.getsockname()[1])
 
 
 def _bind(host: str, field: str, port: Port) -> socket.socket:
@@ -151,7 +169,7 @@ def _no_address(host: str, error: OSError) -> ServerError:
 
 
 def _cannot_open(field: str, port: int, error: OSError) -> ServerError:
-    where = f"Port {port} (server.{field})"
+    where = f"Port {port} ({field})"
     if error.errno != errno.EADDRINUSE:
         return ServerError(f"{where} cannot be opened: {error.strerror}.")
     owner = port_owner(port)

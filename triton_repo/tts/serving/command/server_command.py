@@ -23,8 +23,8 @@ ServerRuntime = TritonServer | Docker
 
 EXIT_TIMEOUT_S = 2
 """How long a stopping Triton waits for requests in flight; no client reads them any more."""
-SHM_PREFIX = r"tts-[0-9a-f]{12}-"
-"""The form of ServerCommand.shm_prefix, a regular expression."""
+MARK = r"tts-[0-9a-f]{12}-"
+"""The form of ServerCommand.mark, a regular expression."""
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 MPIRUN = (
     *("mpirun", "--allow-run-as-root"),
@@ -44,14 +44,16 @@ class ServerCommand:
     words: list[str]
     variables: dict[str, str]
     """Environment variables to add to this machine's."""
-    shm_prefix: str
-    """Part of the command line of every process that the server starts on this machine."""
+    mark: str
+    """Names this start: Triton's shared memory and stubs carry it."""
+    addresses: Addresses
+    """Where it will listen."""
     container: str = ""
     """Name of the container that it runs in, if any."""
-    socket: str = ""
-    """Path of the Unix domain socket of gRPC, if it listens on one."""
     folder: Path | None = None
     """The working directory that it needs, if any."""
+    private: bool = False
+    """Whether it makes shared memory that others could read (`guard`)."""
 
     def __str__(self) -> str:
         setting = [f"--chdir={self.folder}"] if self.folder else []
@@ -64,25 +66,29 @@ def server_command(
 ) -> ServerCommand:
     """The command for one attempt to start: the names in it are random, used once."""
     repository = paths.repository_dir(deployment.name)
-    # short and unique: it names the shared memory files and marks the stub processes as ours
-    shm_prefix = f"tts-{secrets.token_hex(6)}-"
+    mark = new_mark()
     if isinstance(runtime, Docker):
-        served = arguments(repository, container.inside(addresses), shm_prefix)
+        served = arguments(repository, container.inside(addresses), mark)
         words, variables = served_by(deployment, container.TRITONSERVER, served)
-        name = f"{shm_prefix}{deployment.name}"
+        name = f"{mark}{deployment.name}"
         folders = container.folders(deployment)
         words = runtime.run(name, addresses, folders, variables, words)
-        return ServerCommand(words, {}, shm_prefix, name, addresses.socket)
+        return ServerCommand(words, {}, mark, addresses, name)
     backends = environment.backends(runtime, environment.folder(deployment))
     folder = paths.server_dir(deployment.name)
     near = Path(os.path.relpath(repository, folder))  # why: see `environment`
-    served = arguments(near, addresses, shm_prefix)
+    served = arguments(near, addresses, mark)
     served.append(f"--backend-directory={backends}")
     words, variables = served_by(deployment, str(runtime.binary), served)
-    return ServerCommand(words, variables, shm_prefix, socket=addresses.socket, folder=folder)
+    return ServerCommand(words, variables, mark, addresses, folder=folder, private=True)
 
 
-def arguments(repository: Path, addresses: Addresses, shm_prefix: str) -> list[str]:
+def new_mark() -> str:
+    """What names one start: short and unique, as it begins the names of shared memory."""
+    return f"tts-{secrets.token_hex(6)}-"
+
+
+def arguments(repository: Path, addresses: Addresses, mark: str) -> list[str]:
     """The arguments of tritonserver for any target.
 
     The APIs that could change the server or read memory are closed to every client.
@@ -99,7 +105,7 @@ def arguments(repository: Path, addresses: Addresses, shm_prefix: str) -> list[s
         f"--model-repository={repository}",
         "--model-control-mode=none",
         "--disable-auto-complete-config",  # rendered configs are complete; saves a second
-        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        f"--backend-config=python,shm-region-prefix-name={mark}",
         f"--grpc-address={grpc_address}",
         f"--grpc-port={grpc_port}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_NO_HEADER}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,11 @@ def deployment_text(deployment: Deployment, host: str, port: int) -> str:
     server = deployment.server.model_copy(
         update={"host": host, "grpc_port": port, "http_port": "off", "metrics_port": "auto"}
     )
-    spec = deployment.model_copy(update={"server": server})
-    data = spec.model_dump(mode="json", exclude_none=True)
+    return _text(deployment.model_copy(update={"server": server}))
+
+
+def _text(deployment: Deployment) -> str:
+    data = deployment.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip()
 
 
@@ -82,10 +87,54 @@ def checkpoint_folders(deployment: Deployment) -> list[Path]:
     return with_link_targets(spec.checkpoint for spec in deployment.engines().values())
 
 
+def name_of(deployment: Deployment) -> str:
+    """A name that Kubernetes accepts for every kind of resource, Services included."""
+    return re.sub(r"[._]", "-", f"tts-{deployment.name}")[:50].strip("-")
+
+
 def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str, Any]:
-    """The variables of the templates for the gateway of the server `name`."""
+    """The variables of the templates for the gateway of the Triton server `name`."""
+    grpc = ports["grpc"]
+    return _values(
+        [*ports.values()],
+        deployment=deployment_text(deployment, name, grpc),
+        in_pod=deployment_text(in_pod(deployment), name, grpc),
+        folders=checkpoint_folders(deployment),
+        manifests=engine_manifests(deployment),
+        built=HOME / "built" / deployment.name,
+        key=None,
+        endpoints={"compose": f"{name}:{grpc}", "pods": f"dns:{name}-servers:{grpc}"},
+    )
+
+
+def remote_values(
+    here: Deployment, inside: Deployment, taken: Sequence[int], key: str | None
+) -> dict[str, Any]:
+    """The variables for the gateway of engines that it asks by URL: here, and in a cluster.
+
+    `key` is the variable with the engines' key.
+    """
+    folders: list[Path] = []
+    moved: dict[str, Any] = {}
+    for role, spec in inside.remotes().items():
+        if spec.tokenizer.is_absolute():
+            folders.append(spec.tokenizer)
+            moved[role] = spec.model_copy(update={"tokenizer": CHECKPOINTS / role})
+    return _values(
+        taken,
+        deployment=_text(here),
+        in_pod=_text(inside.model_copy(update=moved)),
+        folders=with_link_targets(folders),
+        manifests={},
+        built=None,
+        key=key,
+        endpoints=None,
+    )
+
+
+def _values(taken: Sequence[int], **more: Any) -> dict[str, Any]:
     port, metrics = (
-        next(port for port in range(first, 65536) if port not in ports.values())
+        next(port for port in range(first, 65536) if port not in taken)
         for first in (PORT, METRICS_PORT)
     )
     return {
@@ -102,12 +151,8 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
             "grace": GRACE_S,
             "ending": ENDING_S,
             "file": DEPLOYMENT_FILE,
-            "deployment": deployment_text(deployment, name, ports["grpc"]),
-            "in_pod": deployment_text(in_pod(deployment), name, ports["grpc"]),
             "checkpoints": CHECKPOINTS,
-            "folders": checkpoint_folders(deployment),
             "state": paths.gateway_dir(),
-            "manifests": engine_manifests(deployment),
-            "built": HOME / "built" / deployment.name,
+            **more,
         }
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import tempfile
 from itertools import count
@@ -107,7 +106,7 @@ def _common(deployment: Deployment) -> dict[str, Any]:
     configs = model_configs(deployment)
     return {
         "deployment": deployment,
-        "name": _name(deployment),
+        "name": gateway.name_of(deployment),
         "image": container.image(deployment),
         "ports": manifest_ports(deployment.server),
         "probe": PROBE,
@@ -183,8 +182,3 @@ def _command(deployment: Deployment, repository: Path) -> tuple[list[str], dict[
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
     served = arguments(repository, everywhere, _SHM_PREFIX)
     return served_by(deployment, container.TRITONSERVER, served)
-
-
-def _name(deployment: Deployment) -> str:
-    """A name that Kubernetes accepts for every kind of resource, Services included."""
-    return re.sub(r"[._]", "-", f"tts-{deployment.name}")[:50].strip("-")

@@ -1,4 +1,4 @@
-"""Launching one tritonserver under its guard, and stopping it."""
+"""Launching one server under its guard, and stopping it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -18,13 +17,12 @@ from typing import BinaryIO
 import psutil
 
 from tts.build.errors import ServerError
-from tts.build.tensorrt.failures import known_cause
 
 from ..command import container, guard
 from ..command.server_command import ServerCommand
-from . import triton_log
 from .locks import close_lock, locked_after_a_stop
-from .state import Mishap, ProcessIdentity, death, identify
+from .service import Service
+from .state import Mishap, ProcessIdentity, death, end_processes, identify
 
 _START_S = 10.0
 _TELLS_S = 5.0
@@ -43,10 +41,10 @@ class Stopped(ServerError):
 class Launched:
     """A server process under its guard; it may not be ready yet."""
 
+    service: Service
     guard: subprocess.Popen[bytes]
     server: ProcessIdentity
     command: ServerCommand
-    log: Path
 
     def require_running(self) -> None:
         """Raise ServerError with the reason from the log if the server has exited."""
@@ -55,11 +53,13 @@ class Launched:
             with suppress(subprocess.TimeoutExpired):
                 status = self.guard.wait(_TELLS_S)
         if status is not None:
-            raise _why_stopped(status, self.log)
+            raise why_stopped(self.service, status)
 
     def stop(self) -> None:
         """Stop the server and wait until nothing of it is left; harmless when repeated."""
         stop_guard(self.guard)
+        if self.guard.returncode < 0:  # the guard itself was killed
+            end_processes(self.command.mark, self.server, self.command.container)
 
     def leave(self) -> None:
         """Leave a shared server to its guard, which stops it when it has no more users."""
@@ -69,33 +69,35 @@ class Launched:
 
 
 def launch(
-    command: ServerCommand, variables: dict[str, str], log: Path, *, shared: bool = False
+    service: Service, command: ServerCommand, variables: dict[str, str], *, shared: bool = False
 ) -> Launched:
-    """Start a server in the given environment; its output goes to `log`, the previous log is kept.
+    """Start a server in the given environment; the log of the previous start is kept.
 
     Whether it is `shared`, its guard must know. Raises ServerError if it exits at once.
     """
     python = Path(sys.executable).absolute()  # found by a relative PATH, it may be relative
     guarded = [str(python), "-I", "-S", guard.__file__, str(os.getpid())]
-    guarded += [command.shm_prefix, command.socket]
-    guarded += [*((guard.SHARED, str(log.parent)) if shared else ()), *command.words]
+    guarded += [command.mark, command.addresses.socket]
+    guarded += [guard.PRIVATE] if command.private else []
+    guarded += [*((guard.SHARED, str(service.folder)) if shared else ()), *command.words]
     if command.container:  # a container outlives a killed docker command
         guarded += [guard.THEN, *container.remove_command(command.container)]
-    with after_the_last_guard(log.parent) as lock, _fresh(log) as output:
+    with after_the_last_guard(service.folder) as lock, _fresh(service.log) as output:
         process = subprocess.Popen(
             guarded,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=variables | command.variables,
-            cwd=log.parent,
+            cwd=service.folder,
             pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C in the terminal reaches only us
         )
     try:
-        return Launched(process, _server_of(process, log), command, log)
+        return Launched(service, process, _server_of(service, process), command)
     except BaseException:
         stop_guard(process)
+        end_processes(command.mark, None, command.container)  # if the guard itself was killed
         raise
 
 
@@ -130,7 +132,7 @@ def after_the_last_guard(folder: Path) -> Iterator[int]:
         close_lock(lock)
 
 
-def _server_of(process: subprocess.Popen[bytes], log: Path) -> ProcessIdentity:
+def _server_of(service: Service, process: subprocess.Popen[bytes]) -> ProcessIdentity:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -140,23 +142,16 @@ def _server_of(process: subprocess.Popen[bytes], log: Path) -> ProcessIdentity:
             pass
         time.sleep(0.01)
     if (status := process.poll()) is not None:
-        raise _why_stopped(status, log)
-    raise ServerError("The Triton server could not be run.", hint=f"Its log: {log}")
+        raise why_stopped(service, status)
+    raise ServerError(f"The {service.title} could not be run.", hint=f"Its log: {service.log}")
 
 
-def _why_stopped(status: int, log: Path) -> ServerError:
-    hint = f"Its log: {log}"
+def why_stopped(service: Service, status: int) -> ServerError:
+    """The reason for the exit status of a server's guard."""
+    hint = f"Its log: {service.log}"
     if status == 0:
-        return Stopped("The Triton server was stopped by another process.", hint=hint)
+        return Stopped(f"The {service.title} was stopped by another process.", hint=hint)
     number = -status if status < 0 else status - 128  # negative: the guard itself was killed
     if number in set(signal.Signals):
-        return Mishap(f"{death('The Triton server', number)}.", hint=hint)
-    reason = triton_log.failure(log) or f"exit status {status}, no message"
-    if triton_log.tells_lost_stub(reason):
-        return Mishap(f"The Triton server stopped: {reason}.", hint=hint)
-    if triton_log.port_was_taken(log):
-        return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
-    if known := known_cause(triton_log.tail(log)):
-        said = textwrap.shorten(reason, 300, placeholder=" ...")
-        return ServerError(known.sentence, hint=f"{known.hint}\nIt says: {said}\n{hint}")
-    return ServerError(f"The Triton server stopped: {reason}.", hint=hint)
+        return Mishap(f"{death(f'The {service.title}', number)}.", hint=hint)
+    return service.failure(status)

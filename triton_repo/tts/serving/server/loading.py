@@ -15,6 +15,7 @@ from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.loading import OPEN, Stage
 
+from .service import Service
 from .state import Mishap, ProcessIdentity
 from .triton_log import tail
 
@@ -28,7 +29,6 @@ _ENGINES: dict[str, Role] = {
     wire.PRM: "verifier",
     wire.PRM_ENGINE: "verifier",  # where `prm` is an ensemble, which loads after it
 }
-ROLES: Collection[Role] = tuple(dict.fromkeys(_ENGINES.values()))
 _BEGUN = re.compile(r'\] "?loading: (?P<model>\w+):\d')
 _LOADED = re.compile(r"\] \"?successfully loaded '(?P<model>\w+)'")
 _BUSY = 0.1  # of one core: less is what a server spends on waiting
@@ -56,7 +56,7 @@ class Loading:
         return all(stage.doing in (OPEN, WARMING_UP) for stage in self.engines.values())
 
 
-def read_loading(log: Path, seconds: float, roles: Collection[Role] = ROLES) -> Loading:
+def read_loading(log: Path, seconds: float, roles: Collection[Role]) -> Loading:
     """How far the engines are by Triton's own lines and those of the engine host.
 
     `roles` are those that are served.
@@ -81,15 +81,10 @@ class Watchdog:
     """Ends the wait for a server that does nothing any more, however long it may load."""
 
     def __init__(
-        self,
-        log: Path,
-        process: ProcessIdentity,
-        stall_s: float = STALL_S,
-        roles: Collection[Role] = ROLES,
+        self, service: Service, process: ProcessIdentity, stall_s: float = STALL_S
     ) -> None:
-        """`process` is the server's, or one above it; `roles` are those that are served."""
-        self._roles = roles
-        self._log = log
+        """`process` is the server's, or one above it."""
+        self._service = service
         self._process = process
         self._stall_s = stall_s
         self._began = self._checked = self._active = time.monotonic()
@@ -109,20 +104,20 @@ class Watchdog:
         if log_bytes > self._log_bytes or cpu_s - self._cpu_s > _BUSY * passed:
             self._active = now
         self._log_bytes, self._cpu_s = log_bytes, cpu_s
-        loading = read_loading(self._log, now - self._began, self._roles)
+        loading = self._service.loading(now - self._began)
         limit = min(self._stall_s, OPEN_STALL_S) if loading.is_open else self._stall_s
         if now - self._active > limit:
             raise Mishap(
-                f"The Triton server is not ready, and has done nothing for {limit:.0f} s "
+                f"The {self._service.title} is not ready, and has done nothing for {limit:.0f} s "
                 f"({loading}): its log did not grow, its processes did not compute.",
-                hint=f"Its log: {self._log}",
+                hint=f"Its log: {self._service.log}",
             )
 
     def _seen(self) -> tuple[int, float]:
         """Bytes of the log, and CPU seconds of the server's processes on this machine."""
         log_bytes, cpu_s = 0, 0.0
         with suppress(OSError):
-            log_bytes = self._log.stat().st_size
+            log_bytes = self._service.log.stat().st_size
         if server := self._process.process():
             with suppress(psutil.Error):
                 for process in [server, *server.children(recursive=True)]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tts.build import paths
 from tts.build.errors import ServerError
 
 from ..command import guard
@@ -82,12 +81,13 @@ def locked_after_a_stop(
     return lock
 
 
-def take_share(name: str, check: Callable[[], None] = lambda: None) -> int:
-    """Become a user of a deployment's server; waits while its last user, or its guard, stops it.
+def take_share(folder: Path, check: Callable[[], None] = lambda: None) -> int:
+    """Become a user of the server that keeps its files in `folder`.
 
-    `check` may raise to end the wait. Raises ServerError if that takes too long.
+    Waits while its last user, or its guard, stops it; `check` may raise to end the wait. Raises
+    ServerError if that takes too long.
     """
-    return locked_after_a_stop(paths.server_dir(name) / guard.USERS, shared=True, check=check)
+    return locked_after_a_stop(folder / guard.USERS, shared=True, check=check)
 
 
 @contextmanager

@@ -23,20 +23,19 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.input_files import Unreadable, as_text, parse_json
 from tts.build.private import private_folder
 
-from ..command import container, guard
+from ..command import container
 from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
-from ..command.server_command import SHM_PREFIX
+from ..command.server_command import MARK
 from .locks import close_lock, lock_at_once, open_lock
+from .service import Service
 
-STATE = guard.STATE
-LOG = "triton.log"
-_STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
+# indices of fields 6 and 22 of /proc/PID/stat, see proc_pid_stat(5)
+_SESSION, _STARTED = 3, 19
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class ServerState:
     digest: str
     addresses: Addresses
     server: ProcessIdentity | None = None
-    """The tritonserver process; None for a server that we did not start."""
+    """Its first process; None for a server that we did not start."""
     guard: ProcessIdentity | None = None
-    shm_prefix: str = ""
+    mark: str = ""
     container: str = ""
     """Name of the container that it runs in; `server` is then the docker command beside it."""
     supervisor: ProcessIdentity | None = None
@@ -81,7 +80,7 @@ class ServerState:
 
     def __str__(self) -> str:
         who = f"PID {self.server.pid}, since {self.started}" if self.server else "not ours"
-        return f"the server at {self.addresses.grpc} ({who})"
+        return f"the server at {self.addresses} ({who})"
 
 
 def identify(pid: int) -> ProcessIdentity:
@@ -131,7 +130,7 @@ def read_state(file: Path) -> ServerState | None:
 def forget(file: Path, state: ServerState | None) -> None:
     """Remove the file of a server that has ended, or a damaged one; a newer server's stays."""
     now = peek_state(file)
-    if now is None or (state and now.shm_prefix == state.shm_prefix):
+    if now is None or (state and now.mark == state.mark):
         file.unlink(missing_ok=True)
 
 
@@ -144,14 +143,14 @@ def peek_state(file: Path) -> ServerState | None:
 
 
 @contextmanager
-def writable(name: str) -> Iterator[None]:
+def writable(service: Service) -> Iterator[None]:
     """A disk that refuses a server's files is a ServerError that says which file and why."""
     try:
         yield
     except OSError as error:
         raise ServerError(
-            f"The files of the server of {name} cannot be written: "
-            f"{error.filename or paths.server_dir(name)}: {error.strerror or error}.",
+            f"The files of the {service.title} of {service.deployment.name} cannot be written: "
+            f"{error.filename or service.folder}: {error.strerror or error}.",
             hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
         ) from error
 
@@ -159,30 +158,47 @@ def writable(name: str) -> Iterator[None]:
 def clean_up(state: ServerState) -> None:
     """Kill what still runs of a server; remove its shared memory and its container."""
     but = state.guard.pid if state.guard else None
-    end_processes(state.shm_prefix, state.container, but=but)
+    end_processes(state.mark, state.server, state.container, but=but)
 
 
-def end_processes(shm_prefix: str, container_name: str, *, but: int | None = None) -> None:
-    """Kill what carries a server's prefix; remove its shared memory and its container.
+def end_processes(
+    mark: str,
+    server: ProcessIdentity | None,
+    container_name: str,
+    *,
+    but: int | None = None,
+) -> None:
+    """Kill what carries a start's mark, and the session of its first process; remove its shared
+    memory and its container.
 
-    `but` is a process that ends by itself. A prefix that no start of ours could have chosen may
-    match processes of anything: it is ignored.
+    `but` is a process that ends by itself. A mark that no start of ours could have chosen may match
+    processes of anything: then nothing is done.
     """
-    if not re.fullmatch(SHM_PREFIX, shm_prefix):
+    if not re.fullmatch(MARK, mark):
         return
     killed = []
     for process in psutil.process_iter(["uids", "cmdline"]):
-        # the server and its stubs carry the prefix; so does the guard, which ends by itself
+        # Triton's stubs carry the mark; engines rename their processes, which stay in the session
         words, uids = process.info["cmdline"], process.info["uids"]
-        mine = uids is not None and uids.real == os.getuid()
-        if mine and process.pid != but and any(shm_prefix in word for word in words or ()):
+        if uids is None or uids.real != os.getuid() or process.pid == but:
+            continue
+        marked = any(mark in word for word in words or ())
+        if marked or (server and _is_in_session_of(server, process.pid)):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
-    if container_name.startswith(shm_prefix):
+    if container_name.startswith(mark):
         container.remove(container_name)
-    remove_shared_memory(shm_prefix)
+    remove_shared_memory(mark)
+
+
+def _is_in_session_of(leader: ProcessIdentity, pid: int) -> bool:
+    """Whether a process is in the session that a server began, which may have ended itself."""
+    fields, first = process_fields(pid), process_fields(leader.pid)
+    if not fields or int(fields[_SESSION]) != leader.pid:
+        return False
+    return not first or int(first[_STARTED]) == leader.started_ticks  # the pid is not another's
 
 
 def parse_state(content: bytes) -> ServerState:
@@ -223,17 +239,18 @@ class Supervised(ServerError):
 
 
 @contextmanager
-def supervising(name: str, *, lasting: bool = True) -> Iterator[None]:
-    """Be the one process that starts a deployment's server, or keeps it running.
+def supervising(service: Service, *, lasting: bool = True) -> Iterator[None]:
+    """Be the one process that starts a server, or keeps it running.
 
     Others wait for it while the server is down. They may ask a `lasting` one to end, and the server
     with it. Raises Supervised if another process holds the lock.
     """
-    with writable(name):
-        lock = open_lock(_supervisor_lock(private_folder(paths.server_dir(name))))
+    with writable(service):
+        private_folder(service.folder.parent)
+        lock = open_lock(_supervisor_lock(private_folder(service.folder)))
     try:
         if not lock_at_once(lock):
-            raise _supervised(name)
+            raise _supervised(service)
         holder = {**asdict(identify(os.getpid())), "lasting": lasting}
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps(holder).encode(), 0)
@@ -245,13 +262,13 @@ def supervising(name: str, *, lasting: bool = True) -> Iterator[None]:
         close_lock(lock)
 
 
-def supervisor_of(name: str, *, lasting: bool = False) -> ProcessIdentity | None:
-    """The living process that starts a deployment's server or keeps it running, if there is one.
+def supervisor_of(service: Service, *, lasting: bool = False) -> ProcessIdentity | None:
+    """The living process that starts a server or keeps it running, if there is one.
 
     With `lasting` only one whose end others may ask for.
     """
     try:
-        said = json.loads(_supervisor_lock(paths.server_dir(name)).read_text(encoding="utf-8"))
+        said = json.loads(_supervisor_lock(service.folder).read_text(encoding="utf-8"))
         holder = ProcessIdentity(said["pid"], said["started_ticks"])
         if lasting and not said["lasting"]:
             return None
@@ -260,23 +277,24 @@ def supervisor_of(name: str, *, lasting: bool = False) -> ProcessIdentity | None
     return holder if holder.process() else None
 
 
-def comes_back(name: str) -> bool:
-    """Whether a deployment's server is down, and a living process starts it."""
-    return supervisor_of(name) is not None and is_down(name)
+def comes_back(service: Service) -> bool:
+    """Whether a server is down, and a living process starts it."""
+    return supervisor_of(service) is not None and is_down(service)
 
 
-def is_down(name: str) -> bool:
-    """Whether no server of a deployment that was started here runs."""
-    state = peek_state(paths.server_dir(name) / STATE)
+def is_down(service: Service) -> bool:
+    """Whether no server that was started here for this service runs."""
+    state = peek_state(service.state_file)
     return state is None or state.server is None or state.server.process() is None
 
 
-def _supervised(name: str) -> Supervised:
-    holder = supervisor_of(name)
+def _supervised(service: Service) -> Supervised:
+    name = service.deployment.name
+    holder = supervisor_of(service)
     who = f" (PID {holder.pid})" if holder else ""
-    if is_down(name):
+    if is_down(service):
         return Supervised(
-            f"Another process{who} is starting the server of {name} now.",
+            f"Another process{who} is starting the {service.title} of {name} now.",
             hint="Wait until it is ready, or end that process.",
         )
     return Supervised(

@@ -1,24 +1,22 @@
-"""Keeping a server running: one that died is started again, at the same addresses."""
+"""Keeping servers running: one that died is started again, at the same addresses."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
-from tts.build import paths
 from tts.build.errors import ServerError, TtsError
-from tts.build.spec import Deployment
 
 from ..command.ports import Addresses
 from .launch import Stopped
-from .loading import STALL_S, Loading, Watchdog, read_loading
+from .loading import STALL_S, Loading, Watchdog
 from .lookup import use_server
+from .service import Service
 from .start import TELL_S, RunningServer, start_server
 from .state import (
-    LOG,
     Mishap,
     ProcessIdentity,
     ServerState,
@@ -39,102 +37,95 @@ FIRST_WAIT_S = 1.0
 
 
 def supervise(
-    deployment: Deployment,
+    service: Service,
     *,
     say: Callable[[str], None],
+    stop: threading.Event,
     on_loading: Callable[[Loading], None] = lambda loading: None,
-    on_ready: Callable[[], None] | None = None,
-    stop: threading.Event | None = None,
+    on_ready: Callable[[], None] = lambda: None,
     lasting: bool = True,
     shared: bool = False,
 ) -> None:
-    """Serve a deployment until Ctrl-C; `say` and `on_loading` are those of `start_server`.
+    """Keep a server running until `stop` is set; `say` and `on_loading` are those of a start.
 
-    `on_ready` is called when it serves for the first time; by default it says how to stop. In a
-    thread other than the main one, which Ctrl-C does not reach, `stop` stands for it. Others wait
-    for a server that is down. Stopping a `lasting` server also ends this process. A `shared` one is
-    left running if others still use it at the end.
+    `on_ready` is called when it serves for the first time. Others wait for a server that is down.
+    Stopping a `lasting` server also ends this process. A `shared` one is left running if others
+    still use it at the end.
 
     Raises the last ServerError when it does not start in the first place or fails too often;
     Supervised if another process does all that.
     """
-    stop = stop or threading.Event()
-    on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(deployment.name, lasting=lasting):
-        try:
-            while True:
-                try:
-                    with start_server(
-                        deployment,
-                        say=say,
-                        on_loading=on_loading,
-                        check=partial(_sleep, stop, 0),
-                        addresses=addresses,
-                        supervised=True,
-                        shared=shared,
-                    ) as server:
-                        if addresses is None:
-                            on_ready()
-                        addresses = server.addresses
-                        _until_interrupted(server, stop)
-                        say("Stopping ...")
-                        return
-                except ServerError as error:
-                    failures.append(time.monotonic())
-                    wait = wait_before_restart(failures)
-                    stopped = isinstance(error, Stopped) and not lasting
-                    if addresses is None or wait is None or stopped:
-                        raise
-                    say(f"{error.message} It is started again in {wait:.0f} s.")
-                    _sleep(stop, wait)
-        except KeyboardInterrupt:
-            if addresses is None:  # it has not served anything yet
-                raise
-            say("Stopping ...")  # between two servers
+    with supervising(service, lasting=lasting), suppress(_Stop):
+        while True:
+            try:
+                with start_server(
+                    service,
+                    say=say,
+                    on_loading=on_loading,
+                    check=partial(_sleep, stop, 0),
+                    addresses=addresses,
+                    supervised=True,
+                    shared=shared,
+                ) as server:
+                    if addresses is None:
+                        on_ready()
+                    addresses = server.addresses
+                    _until_stopped(server, stop)
+                    return
+            except ServerError as error:
+                failures.append(time.monotonic())
+                wait = wait_before_restart(failures)
+                stopped = isinstance(error, Stopped) and not lasting
+                if addresses is None or wait is None or stopped:
+                    raise
+                say(f"{error.message} It is started again in {wait:.0f} s.")
+                _sleep(stop, wait)
 
 
-def _until_interrupted(server: RunningServer, stop: threading.Event) -> None:
-    with suppress(KeyboardInterrupt):
+class _Stop(Exception):
+    """The end of a wait: nobody wants the server any more."""
+
+
+def _until_stopped(server: RunningServer, stop: threading.Event) -> None:
+    with suppress(_Stop):
         while True:
             server.check()
             _sleep(stop, CHECK_INTERVAL_S)
 
 
 def _sleep(stop: threading.Event, seconds: float) -> None:
-    """Wait; raises KeyboardInterrupt when `stop` is set, as Ctrl-C does in the main thread."""
     if stop.wait(seconds):
-        raise KeyboardInterrupt
+        raise _Stop
 
 
 def wait_for_server(
-    deployment: Deployment,
+    service: Service,
     *,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
 ) -> tuple[ServerState, Callable[[], None]] | None:
-    """Wait until no process is starting the server of a deployment; then it is `use_server`.
+    """Wait until no process is starting a server; then it is `use_server`.
 
     None if no server runs: none is being started, or the start failed, or its process has died.
     `check` may raise to end the wait. Raises ServerError once the start that is waited for has done
     nothing for as long as one of our own may.
     """
-    name = deployment.name
-    log = paths.server_dir(name) / LOG
     began = told = time.monotonic()
     starter: ProcessIdentity | None = None
-    while comes_back(name):
+    which = f"the {service.title} of {service.deployment.name}"
+    while comes_back(service):
         check()
         now = time.monotonic()
-        if (holder := supervisor_of(name)) and holder != starter:
-            starter, watchdog = holder, Watchdog(log, holder, roles=deployment.engines())
+        if (holder := supervisor_of(service)) and holder != starter:
+            starter, watchdog = holder, Watchdog(service, holder)
             say(
-                f"Waiting for the server of {deployment.name}, which another process (PID "
-                f"{starter.pid}) is starting; given up once that does nothing for {STALL_S:.0f} s"
+                f"Waiting for {which}, which another process (PID {starter.pid}) is starting; "
+                f"given up once that does nothing for {STALL_S:.0f} s"
             )
-        loading = read_loading(log, now - began, deployment.engines())
+        loading = service.loading(now - began)
         if now - told > _SAY_S:
             told = now
             say(f"Still waiting after {now - began:.0f} s: {loading}")
@@ -145,11 +136,11 @@ def wait_for_server(
             except Mishap as error:
                 raise ServerError(
                     f"Waited for {now - began:.0f} s while another process (PID {starter.pid}) was "
-                    f"starting the server of {deployment.name}. {error.message}",
+                    f"starting {which}. {error.message}",
                     hint=f"End that process. {error.hint}",
                 ) from error
         time.sleep(TELL_S)
-    return use_server(deployment, check)
+    return use_server(service, check)
 
 
 def wait_before_restart(failures: Sequence[float]) -> float | None:
@@ -162,52 +153,94 @@ def wait_before_restart(failures: Sequence[float]) -> float | None:
 
 
 class BackgroundServer(threading.Thread):
-    """Supervises a shared server (see `supervise`) until `stop` is set, or it fails for good."""
+    """Supervises a server (see `supervise`) until `stop` is set, or it fails for good."""
 
     def __init__(
         self,
-        deployment: Deployment,
+        service: Service,
         stop: threading.Event,
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None] = lambda loading: None,
         *,
         lasting: bool = True,
+        shared: bool = True,
     ) -> None:
         """`say` and `on_loading` are called in the thread; the rest: see `supervise`."""
         # a daemon: a program that never ends it can still end, and its server with it
-        super().__init__(name=deployment.name, daemon=True)
+        super().__init__(name=service.title, daemon=True)
         self.ready = threading.Event()
         """Set when it serves for the first time."""
         self.error: TtsError | None = None
         """Why it has failed for good."""
-        self._deployment = deployment
+        self._service = service
         self._stop_serving = stop
         self._say = say
         self._on_loading = on_loading
         self._lasting = lasting
+        self._shared = shared
 
     def comes_back(self) -> bool:
         """Whether its server is down, and is started again."""
-        return self.is_alive() and is_down(self.name)
+        return self.is_alive() and is_down(self._service)
 
     def check(self) -> None:
         """Raise the error with which it has failed for good."""
         if not self.is_alive():
-            raise self.error or ServerError("The Triton server was stopped.")
+            raise self.error or ServerError(f"The {self._service.title} was stopped.")
 
     def run(self) -> None:
         """See supervise."""
         try:
             supervise(
-                self._deployment,
+                self._service,
                 say=self._say,
                 on_loading=self._on_loading,
                 on_ready=self.ready.set,
                 stop=self._stop_serving,
                 lasting=self._lasting,
-                shared=True,
+                shared=self._shared,
             )
-        except KeyboardInterrupt:
-            pass
         except TtsError as error:
             self.error = error
+
+
+def serve(
+    services: Sequence[Service],
+    *,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> None:
+    """Keep servers running until Ctrl-C; they start one after the other, and end in reverse.
+
+    Raises a TtsError when one of them does not start in the first place or fails too often;
+    Supervised if another process does all that.
+    """
+    turn = threading.RLock()  # a server may be started again while another one is
+
+    def in_turn(line: str) -> None:
+        with turn:
+            say(line)
+
+    def loading_in_turn(loading: Loading) -> None:
+        with turn:
+            on_loading(loading)
+
+    servers: list[BackgroundServer] = []
+    with ExitStack() as stack:
+        for service in services:
+            stop = threading.Event()
+            server = BackgroundServer(service, stop, in_turn, loading_in_turn, shared=False)
+            stack.callback(server.join)
+            stack.callback(stop.set)
+            server.start()
+            servers.append(server)
+            while not server.ready.wait(CHECK_INTERVAL_S):
+                for each in servers:
+                    each.check()
+        in_turn("Press Ctrl-C to stop.")
+        with suppress(KeyboardInterrupt):
+            while True:
+                for server in servers:
+                    server.check()
+                time.sleep(CHECK_INTERVAL_S)
+        in_turn("Stopping ...")
