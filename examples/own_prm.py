@@ -56,7 +56,7 @@ def main() -> None:
         result = session.solve(given.question, n=8)
     with Session.open("demo", server="embedded") as session:
         best = result.completions[0]
-        compiled = session.score(given.question, best.steps)
+        compiled = session.score(given.question, [best.steps]).completions[0].step_scores
     own = prm.score(given.question, [*best.steps])
     print(f"{given.question}  ->  {result.answer}\n\ntransformers  engine  step")
     for step, mine, theirs in zip(best.steps, own, compiled, strict=True):

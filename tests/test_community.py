@@ -19,6 +19,8 @@ def test_all_of_them_name_the_version():
     assert VERSION in headings
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == VERSION
     assert f"({VERSION.rpartition('.')[0]})" in (ROOT / "SECURITY.md").read_text()
+    for page in (ROOT / "Dockerfile", *(ROOT / "docs").rglob("*.md")):
+        assert {*re.findall(r"tts-toolkit:([\d.]+\d)", page.read_text())} <= {VERSION}, page.name
 
 
 def test_the_table_and_the_first_task_of_contributing_name_files():

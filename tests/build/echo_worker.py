@@ -1,6 +1,7 @@
-"""A worker that says what it is told; "hang", "fill" and "die" are orders."""
+"""A worker that says what it is told; "hang", "fill", "die" and others are orders."""
 
 import os
+import signal
 
 from tts.build.worker_process import serve
 
@@ -10,6 +11,10 @@ def answer(content):
         pass
     if content == "fill":
         raise MemoryError
+    if content == "abort":
+        os.abort()
+    if content == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     if content == "die":
         os._exit(1)
     return content

@@ -11,7 +11,7 @@ from tts.build.spec import ExecutionSpec
 OPEN = "none-i-trust-all-generated-code"
 BUBBLEWRAP = pytest.param(
     "bubblewrap",
-    marks=pytest.mark.skipif(find_bubblewrap().path is None, reason=find_bubblewrap().said),
+    marks=pytest.mark.skipif(find_bubblewrap().path is None, reason=find_bubblewrap().description),
 )
 KINDS = [BUBBLEWRAP, OPEN]
 

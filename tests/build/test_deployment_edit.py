@@ -1,4 +1,4 @@
-"""Setting numbers in a deployment file changes these numbers and nothing else."""
+"""Setting fields of a deployment file changes these and nothing else."""
 
 import pytest
 import yaml
@@ -6,7 +6,8 @@ import yaml
 from tts.build import paths
 from tts.build.deployment_edit import with_values, write_values
 from tts.build.errors import ConfigError
-from tts.build.spec import load_deployment
+from tts.build.spec import VerifierCalibration, load_deployment
+from tts.build.yaml_text import parse_yaml
 
 BUNDLED = paths.deployments_dir() / "demo-gpu.yaml"
 
@@ -86,3 +87,22 @@ def test_bundled_files_of_a_wheel_are_left_alone(tmp_path, monkeypatch):
         write_values(file, pools(640, 1024))
     assert "Copy it" in str(caught.value.hint)
     assert file.read_text() == BUNDLED.read_text()
+
+
+def test_a_section_is_written_into_its_place_and_again_over_itself():
+    text = BUNDLED.read_text()
+    field = ("verifier", "calibration")
+    measured = {"on": "off", "problems": 3, "chains": 9, "date": "2026-11-28"}
+    whole = {
+        "final": [[0.0, 0.25], [1.0, 0.75]],
+        "measured": {**measured, "verifier": {"m": "1e5"}},
+    }
+    for value in (whole, {"final": [[0.0, 0.5], [1.0, 1.0]]}, whole):
+        text = with_values(text, {field: value})
+        before, _, after = text.partition("  calibration:\n")
+        lines = after.splitlines()
+        ours = [line for line in lines if line.startswith("    ")]
+        assert lines[0] == f"    final: {value['final']}"
+        assert before + "\n".join(lines[len(ours) :]) + "\n" == BUNDLED.read_text()
+    written = VerifierCalibration.model_validate(parse_yaml(text)["verifier"]["calibration"])
+    assert written.measured.model_dump() == whole["measured"]

@@ -30,7 +30,7 @@ def llama_1b():
 
 
 def wide(layers, hidden, inner, heads, dim):
-    """The shape of the models of `tts random-checkpoint`, and of the demo pair."""
+    """The shape of the models of `scripts/run random_checkpoint`, and of the demo pair."""
     return replace(
         llama_1b(),
         vocab_size=768,

@@ -114,12 +114,26 @@ def test_a_text_that_grows_without_bounds_is_refused(tmp_path, little_memory, no
 
 def test_a_pattern_that_gives_up_on_a_text_is_a_sentence(tmp_path, capfd):
     """The library panics, which is no Exception."""
-    split = {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated"}
-    tokenizer = load(tmp_path, parts(pre_tokenizer={**split, "invert": False}))
+    tokenizer = load(tmp_path, split_by("(abc|abcd?)+$"))
     assert tokenizer.encode("ab") == [0, 1]
     with pytest.raises(CheckpointError, match=r"cannot encode a text: .*retry-limit"):
-        tokenizer.encode("a" * 60 + "b")
+        tokenizer.encode("abc" * 40 + "b")
     capfd.readouterr()
+
+
+def split_by(pattern):
+    """The smallest tokenizer, which first splits a text by a pattern."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+    return parts(pre_tokenizer={**split, "invert": False})
+
+
+EXPONENTIAL = ["(a|a?)+$", r"(\w+)+$", "(ab|ab?)+$", "(x+x+)+y", r"(\s|\n)*x", "(é|é?)+x"]
+
+
+@pytest.mark.parametrize("pattern", EXPONENTIAL)
+def test_a_pattern_that_takes_exponential_time_is_refused(tmp_path, pattern):
+    with pytest.raises(CheckpointError, match=r"the library refuses it: .*retry-limit"):
+        load(tmp_path, split_by(pattern))
 
 
 def try_with(monkeypatch, folder, change):

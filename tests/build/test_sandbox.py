@@ -1,17 +1,24 @@
 """Programs in the sandbox: what they may use, how they end, and that nothing of them is left."""
 
 import asyncio
+import dataclasses
+import os
+import platform
 import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
 
 from tts.build.errors import ConfigError
-from tts.build.sandbox import Failure
+from tts.build.sandbox import NO_LIMIT, Failure, find_bubblewrap
 from tts.build.sandbox import sandbox as module
+from tts.build.sandbox.system_calls import CLONE, REFUSED
+
+COLUMN = int(platform.machine() == "aarch64")
 
 FORKS = """
 import os, time
@@ -34,6 +41,29 @@ os.fork()
 half = bytearray(90 << 20)
 time.sleep(1000)
 """
+BOMB = """
+import contextlib, os, time
+for _ in range(7):  # 128 processes at most
+    with contextlib.suppress(OSError):
+        os.fork()
+time.sleep(1000)
+"""
+IGNORES_CPU_LIMIT = """
+import signal
+signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+while True: pass
+"""
+MANY_FILES = """
+for number in range(100_000):
+    open(str(number), 'w').close()
+import time; time.sleep(1000)
+"""
+FULL_FOLDERS = """
+import time
+for folder in ('/tmp', '/dev/shm'):
+    for each in 'ab': open(f'{folder}/{each}', 'wb').write(bytes(20 << 20))
+time.sleep(1000)
+"""
 HANGS = "import time; time.sleep(1000)"
 
 
@@ -47,9 +77,11 @@ def run(box, command, given=b""):
     [
         (HANGS, {"wall_s": 0.5}, Failure.TIME),
         ("while True: pass", {"cpu_s": 1}, Failure.CPU),
+        (IGNORES_CPU_LIMIT, {"cpu_s": 1}, Failure.CPU),
         ("bytearray(1 << 40)", {}, Failure.STATUS),
         (TWO_HALVES, {"memory_mb": 160}, Failure.MEMORY),
         (FORKS, {"processes": 4}, Failure.PROCESSES),
+        (BOMB, {"processes": 16}, Failure.PROCESSES),
         ("open('big', 'wb').write(bytes(2 << 20))", {"files_mb": 1}, Failure.STATUS),
         ("print('x' * 100_000)", {}, Failure.OUTPUT),
         ("import os; os.kill(os.getpid(), 9)", {}, Failure.STATUS),
@@ -148,6 +180,91 @@ def test_of_this_machine_it_sees_what_it_is_given(kind, code, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])
+@pytest.mark.parametrize(
+    ("code", "limits"),
+    [
+        (MANY_FILES, {"memory_mb": 64, "files_mb": 1000}),
+        (FULL_FOLDERS, {"memory_mb": 64, "files_mb": 64}),
+    ],
+)
+def test_its_folders_are_in_memory_that_is_counted(kind, code, limits):
+    assert run(sandbox(kind, **limits), python(code)).failure is Failure.MEMORY
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_the_kernel_limits_its_threads_and_descriptors(kind):
+    code = """
+import os, threading
+wait, descriptors, threads = threading.Event(), 0, 0
+try:
+    while threads < 100: threading.Thread(target=wait.wait, daemon=True).start(); threads += 1
+except RuntimeError: pass
+try:
+    while descriptors < 1000: os.dup(1); descriptors += 1
+except OSError: pass
+print(threads, descriptors, flush=True)
+os._exit(0)
+"""
+    output = run(sandbox(kind, processes=16, memory_mb=4096), python(code)).output
+    threads, descriptors = map(int, output.split())
+    assert threads == 2 * 16 - 2  # its parent's and its own are two more
+    assert descriptors < 256
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_system_calls_that_lead_out_of_its_limits_are_refused(kind):
+    code = f"""
+import ctypes, errno, os, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def is_refused(number, *arguments):
+    return libc.syscall(number, *arguments, 0, 0, 0, 0) == -1 and ctypes.get_errno() == errno.ENOSYS
+allowed = [name for name, numbers in {REFUSED!r}.items() if not is_refused(numbers[{COLUMN}])]
+if not is_refused({CLONE[COLUMN]}, 0x10000000 | 17): allowed += ["clone"]
+print(allowed)
+threading.Thread(target=print, args=("a thread",)).start()
+if os.fork() == 0: print("a process", flush=True)
+"""
+    allowed, *others = run(sandbox(kind), python(code)).output.splitlines()
+    assert allowed == b"[]"
+    assert {b"a thread", b"a process"} <= set(others)
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_the_keys_of_the_caller_are_not_there(kind):
+    code = f"""
+import asyncio, ctypes
+from tests.build.sandboxes import *
+libc = ctypes.CDLL(None)
+libc.syscall({REFUSED["keyctl"][COLUMN]}, 1, None)
+libc.syscall({REFUSED["add_key"][COLUMN]}, b"user", b"secret-key", b"1234", 4, -3)
+listed = open("/proc/keys").read()
+inside = asyncio.run(sandbox({kind!r}).run(["/bin/cat", "/proc/keys"], b"")).output
+print("secret-key" in listed, b"secret-key" in inside)
+"""
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if output.startswith("False"):
+        pytest.skip("no keyring here")
+    assert output == "True False\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are those of an ordinary user")
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
+def test_all_of_this_holds_for_an_ordinary_user(kind):
+    """Root's own folder is closed to others: bubblewrap shows nobody this Python."""
+    binds = [word for path in ("/root", "/home") for word in ("--tmpfs", path)]
+    for path in map(Path, (sys.base_prefix, sys.prefix, Path.cwd())):
+        for above in list(path.parents)[-2::-1]:
+            binds += ["--perms", "0755", "--dir", str(above)]
+        binds += ["--ro-bind", str(path), str(path)]
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", kind, __file__]
+    command = ["bwrap", "--dev-bind", "/", "/", *binds, *user, sys.executable, *tests]
+    session = subprocess.run(command, capture_output=True, text=True)
+    assert session.returncode == 0, session.stdout[-3000:] + session.stderr[-1000:]
+
+
+@pytest.mark.parametrize("kind", [BUBBLEWRAP])
 def test_it_cannot_stop_what_holds_its_limits(kind):
     code = f"import os; os.kill(os.getppid(), 19)\n{FORKS}"
     ended = run(sandbox(kind, processes=4, wall_s=10), python(code))
@@ -174,9 +291,36 @@ def test_what_it_cannot_see_is_refused_before_it_runs(kind, tmp_path):
     sandbox(kind, [script]).require(["python", str(script)])
     with pytest.raises(ConfigError, match=r"check\.py"):
         sandbox(kind).require(["python", str(script)])
+    if find_bubblewrap().changes_user:
+        script.chmod(0o600)
+        with pytest.raises(ConfigError, match=r"check\.py") as refused:
+            sandbox(kind, [script]).require(["python", str(script)])
+        assert "Others must be able to read" in refused.value.hint
     with pytest.raises(ConfigError, match="no_such_program"):
         sandbox(kind).require(["no_such_program"])
     with pytest.raises(ConfigError, match=r"not_there\.py"):
         sandbox(kind).require(["python", "not_there.py"])
     with pytest.raises(ConfigError, match="not_there"):
         sandbox(kind, reads=[tmp_path / "not_there"]).require()
+    (tmp_path / "link").symlink_to("/proc")
+    for covered in ("/", "/proc", "/dev/shm", "/proc/self", "/tmp", "/tmp/work", tmp_path / "link"):
+        with pytest.raises(ConfigError, match=f"reads: {covered} "):
+            sandbox(kind, reads=[covered]).require()
+
+
+def test_where_the_kernel_limits_no_processes_the_start_says_so(monkeypatch, caplog):
+    unlimited = dataclasses.replace(find_bubblewrap(), limits_processes=False)
+    monkeypatch.setattr(module, "find_bubblewrap", lambda: unlimited)
+    module._warn_once.cache_clear()
+    box = sandbox("bubblewrap")
+    if unlimited.path:
+        box.require()
+        assert NO_LIMIT in caplog.text
+    assert NO_LIMIT in str(box)
+
+
+def test_it_can_be_required_while_an_event_loop_runs():
+    async def required():
+        sandbox(OPEN).require()
+
+    asyncio.run(required())

@@ -65,6 +65,17 @@ def custom(**changes):
     return {"verifier.format": "custom", "verifier.template": template}
 
 
+def critic(labels):
+    """A verifier of format critique whose verdict is one of these words."""
+    return {
+        "verifier.format": "critique",
+        "verifier.in_flight_tokens": None,
+        "verifier.in_flight_requests": 4,
+        "verifier.critique": {"verdict": {"after": "=", "labels": labels}},
+        "verifier.prompt": "{question} {steps} {step}",
+    }
+
+
 def shared(**fields):
     """A verifier that is the generator's engine."""
     return {"verifier": {"same_as": "generator", "in_flight_tokens": 512, **fields}}
@@ -133,6 +144,21 @@ WRONG = [
     ({"verifier.labels": []}, ["verifier: labels are empty, but format rlhflow reads them"]),
     ({"verifier.format": ["rlhflow"]}, ["verifier.format = ['rlhflow']: allowed"]),
     ({"verifier.labels": {"a": 1, "b": 1}}, ["verifier.labels: must be two labels or more"]),
+    # what could have no effect, or another than it says
+    ({"answer_timeout_s": 1e-9}, ["answer_timeout_s = 1e-09: must be at least 1"]),
+    ({"verifier.labels": {"+": "1", "-": 0}}, ["labels.+ = '1': must be a number"]),
+    (
+        {"verifier.calibration": {"final": [[0, 0], [1, True]]}},
+        ["calibration.final.1.1 = True: must be a number"],
+    ),
+    ({"generator.thinking": {"budget_tokens": 320}}, ["max_seq_len, which includes it, is 320"]),
+    (
+        {"generator.thinking": {"opens": "<t>", "closes": "<t>"}},
+        ["generator.thinking: opens and closes are the same mark"],
+    ),
+    (critic({"Right": 1, "right": 0}), ["verdict: labels are words in any case"]),
+    ({"verifier.criteria": ["a", " "]}, ["verifier.criteria = ['a', ' ']: must be different"]),
+    ({"verifier.criteria": ["a", "a "]}, ["verifier.criteria = ['a', 'a ']: must be different"]),
     # what a verifier's format asks for
     ({"verifier.step_tag": "ки"}, ["verifier: step_tag is 'ки', but format is rlhflow"]),
     ({**custom(), "verifier.step_tag": "ки"}, ["step_tag is 'ки', but format is custom"]),

@@ -55,6 +55,7 @@ def test_the_machine_is_checked_before_anything_is_run(
         ({"missing": "trtllm-build"}, "There is no trtllm-build in this container"),
         ({"version": "1.3.0"}, r"This container has TensorRT-LLM 1\.3\.0, not 1\.2\.1"),
         ({"version": None}, "There is no TensorRT-LLM in this container"),
+        ({"import": "from openai import PartReasoningText"}, r"failed \(check\). The Python pack"),
     ],
 )
 def test_the_container_is_checked_before_hours_are_spent(deploy, misbehave, state, how, sentence):
@@ -65,6 +66,9 @@ def test_the_container_is_checked_before_hours_are_spent(deploy, misbehave, stat
         install_version(state.parent / "site", version)
     elif "version" in how:
         shutil.rmtree(state.parent / "site" / "tensorrt_llm.dist-info")
+    if line := how.get("import"):
+        (state.parent / "site" / "openai.py").touch()
+        (state.parent / "site" / "tensorrt_llm" / "models.py").write_text(line)
     with pytest.raises(BuildError, match=sentence):
         build(deploy())
     assert conversions(state) == 0

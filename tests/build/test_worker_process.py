@@ -89,6 +89,18 @@ def test_a_request_that_costs_its_worker_says_how_and_the_next_is_answered(said,
     worker.reap()
 
 
+@pytest.mark.parametrize(("said", "count"), [("abort", 1), ("killed", 2)])
+def test_only_a_worker_that_others_may_have_ended_is_asked_again(said, count, monkeypatch):
+    """Native code that runs out of memory aborts, and would do so again."""
+    worker = WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=5, memory_mb=256)
+    started, start = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(1) or start(*a, **k))
+    with pytest.raises(WorkerLost) as lost:
+        worker.ask(said)
+    assert (lost.value.loss, len(started)) == (Loss.CRASHED, count)
+    worker.reap()
+
+
 def test_requests_and_answers_of_any_length_pass(worker):
     for length in (0, 4095, 65536, 3_000_000):
         assert worker.ask("x" * length).content == "x" * length

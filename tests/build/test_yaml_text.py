@@ -21,6 +21,13 @@ VALUES = st.recursive(
 )
 
 
+LAUGHS = ["b0: &b0 [x]", *(f"b{n}: &b{n} [{f'*b{n - 1}, ' * 9}]" for n in range(1, 13))]
+MERGES = [
+    "b0: &b0 {x: 1}",
+    *(f"b{n}: &b{n} {{<<: [{f'*b{n - 1}, ' * 9}]}}" for n in range(1, 21)),
+]
+
+
 @given(VALUES)
 def test_ordinary_yaml_is_read_as_any_reader_reads_it(value):
     assert parse_yaml(yaml.safe_dump(value)) == value
@@ -41,6 +48,10 @@ def test_any_text_is_a_value_or_unreadable(text):
         ("a: !!int abc", "'abc'"),
         ("a: !!set abc", "expected a mapping"),
         ("a: !!python/name:os.system x", "could not determine a constructor"),
+        ("a: &a [*a]", "aliases stand for too much"),
+        ("\n".join(LAUGHS), "aliases stand for too much"),
+        (f"a: &a {'x' * 2000}\nb: [{'*a, ' * 1000}]", "aliases stand for too much"),
+        ("\n".join(MERGES), "aliases stand for too much"),
         ("a: \0", "special characters are not allowed"),
     ],
 )

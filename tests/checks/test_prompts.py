@@ -86,3 +86,52 @@ def test_an_end_token_that_is_not_the_tokenizers(
     for finding in found:
         assert what in finding.what
         assert "or set eos_token_id to" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("base", "thinking", "what"),
+    [
+        ("demo", {"budget_tokens": 100}, "has budget_tokens, but the chat template of"),
+        ("demo-thinking", {"closing_text": "So"}, "is 'So', which must have '</think>' once"),
+        ("demo-thinking", {"closing_text": "</think>" * 2}, "which must have '</think>' once"),
+        ("demo-thinking", {"budget_tokens": 1}, "budget_tokens is 1, less than the"),
+        ("demo-thinking", {"budget_tokens": 100}, ""),
+    ],
+)
+def test_thinking_that_no_run_could_begin_with_is_an_error(base: str, thinking: Any, what: str):
+    findings = serious(changed(base, {"generator.thinking": thinking}))
+    assert [finding.where for finding in findings] == ["generator.thinking"] * bool(what)
+    assert all(what in finding.what for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [('{foo} {Bar} \\boxed{answer} x_{n} {"a": 1}', ["{foo}"]), ("\\{a\\} $2^{n}$ {{x}}", [])],
+)
+def test_a_place_that_nothing_fills_is_doubted(text: str, places: list[str]):
+    prompt = f"{text} {{question}} {{steps}} {{step}}"
+    findings = serious(changed("demo-prompted", {"verifier.prompt": prompt}))
+    assert [finding.what.partition(",")[0] for finding in findings] == [f"has {p}" for p in places]
+
+
+@pytest.mark.parametrize(
+    ("part", "thinking", "warned"),
+    [
+        ("{% if enable_thinking %}on{% endif %}", {}, "has enable_thinking"),
+        ("{{ reasoning_effort }}", {}, "has reasoning_effort"),
+        ("{{ '<ponder:thinks>' if false }}", {}, "has <ponder:thinks>"),
+        ("{{ '</think>' if false }}", {}, ""),
+        ("{{ '<think>' if enable_thinking }}", {}, ""),
+        ("{% if enable_thinking %}on{% endif %}", {"enabled": False}, ""),
+        ("{{ reasoning_effort }}", {"opens": "<a>", "closes": "</a>"}, ""),
+    ],
+)
+def test_a_template_that_looks_as_if_its_model_thought_is_doubted(
+    tmp_path: Path, part: str, thinking: dict[str, Any], warned: str
+):
+    folder = checkpoint(tmp_path)
+    file = folder / "tokenizer_config.json"
+    set_json(file, chat_template=json.loads(file.read_text())["chat_template"] + part)
+    given = {"generator.checkpoint": str(folder), "generator.thinking": thinking}
+    findings = [f for f in serious(changed("demo", given)) if "chat template" in f.where]
+    assert [f.what.split(",")[0] for f in findings] == ([warned] if warned else [])

@@ -31,7 +31,7 @@ def findings(deployment):
             "warning",
         ),
         (PAIR, {"generator.container": "vllm/vllm-openai:v0.20.1"}, "is vllm 0.20.1;", "warning"),
-        ("smollm2-llamacpp-cpu", {"generator.max_batch_size": 10**6}, "needs 43,", "error"),
+        ("smollm2-llamacpp-cpu", {"generator.max_batch_size": 10**6}, "needs 43945", "error"),
     ],
 )
 def test_what_can_be_known_before_a_start(base, changes, message, severity):

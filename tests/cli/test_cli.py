@@ -76,6 +76,8 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("gateway keys create a --requests-per-minute 0", 2, "--requests-per-minute"),
         ("gateway requests --since yesterday", 2, "is no date"),
         ("bench demo --strategy bean-search", 2, "Did you mean beam-search?"),
+        ("bench demo --strategy beam", 2, "Did you mean beam-search?"),
+        ("serve mine.yaml", 2, "There is no file mine.yaml. tts init"),
         ("bench demo --n 10", 2, "beam_width (4)"),
         ("bench demo --n 1000000000", 2, "n = 1000000000"),
         ("bench demo --set beam_width=0", 2, "beam_width = 0"),

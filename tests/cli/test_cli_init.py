@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import get_args
 
@@ -126,6 +128,37 @@ def test_a_server_is_asked_what_it_is(init, url, tmp_path):
     ]
     assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml")))
     assert "vLLM" in tts("doctor", "mine.yaml").out
+
+
+class AsksForAKey(BaseHTTPRequestHandler):
+    """Answers that a key is needed, unless it gets the right one."""
+
+    def do_GET(self):
+        right = self.headers["Authorization"] == "Bearer secret"
+        self.send_response(404 if right else 401)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_that_needs_a_key_is_asked_with_it(init, tmp_path, monkeypatch):
+    with ThreadingHTTPServer(("127.0.0.1", 0), AsksForAKey) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        named = ["--generator", f"http://127.0.0.1:{server.server_port}"]
+        named += ["--generator-tokenizer", str(GENERATOR)]
+        refused = tts("init", "mine.yaml", *named)
+        assert refused.code == 2
+        assert "status 401" in refused.said
+        assert "--api-key-env NAME" in refused.said
+        monkeypatch.delenv("MY_SERVER_KEY", raising=False)
+        missing = tts("init", "mine.yaml", *named, "--api-key-env", "MY_SERVER_KEY")
+        assert "--api-key-env names MY_SERVER_KEY, which is not in the env" in missing.said
+        monkeypatch.setenv("MY_SERVER_KEY", "secret")
+        values, done = init(*named, "--api-key-env", "MY_SERVER_KEY")
+        server.shutdown()
+    assert values["generator"]["api_key_env"] == "MY_SERVER_KEY"
+    assert "secret" not in (tmp_path / "mine.yaml").read_text() + done.said
 
 
 def test_a_function_that_scores_stands_in_the_file(init, url, tmp_path):

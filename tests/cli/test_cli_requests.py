@@ -28,6 +28,7 @@ def kept():
         record.prompt, record.answer_tokens = PROMPT, 1234
         ids.append(record.id)
         recorder.end(record)
+        recorder.end(recorder.begin("/page/"))
     recorder.close()
     return ids
 
@@ -43,6 +44,8 @@ def test_the_table_shows_the_latest_requests(kept):
     assert "1,234" in shown
     assert "1.00" in shown  # ms of the gateway
     assert shown.count("team-a") == 3
+    assert "search" not in shown  # a column without a number
+    assert "/page/" not in shown
 
 
 def test_json_lines_hold_every_field(kept):

@@ -19,6 +19,16 @@ def test_the_words_are_those_that_were_typed(monkeypatch, words):
     assert [config.command for config in asked] == [["tts", *words]]
 
 
+def test_strategies_of_python_files_are_compared_with_others(monkeypatch, tmp_path):
+    (tmp_path / "own.py").touch()
+    asked, one, other = asked_runs(monkeypatch), *(f"{tmp_path}/own.py:{name}" for name in "AB")
+    tts("bench", "demo", "--strategy", one, "--strategy", "greedy", "--strategy", other)
+    (config,) = asked
+    assert config.strategy == "all"
+    names = {role: source.name for role, source in config.sources.items()}
+    assert names == {"strategy": "A", "strategy-2": "B"}
+
+
 @pytest.mark.parametrize(
     ("word", "kept"),
     [

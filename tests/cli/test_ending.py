@@ -37,6 +37,15 @@ def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
     assert capsys.readouterr() == ("", "error: This is wrong.\nDo that.\n")
 
 
+def test_a_servers_words_cannot_control_the_terminal_in_a_traceback_either(monkeypatch, capsys):
+    monkeypatch.setattr("tts.cli.ending.verbose", True)
+    assert ended(raising(ConfigError("\x1b]0;pwn\a\x1b[2J"))) == 2
+    err = capsys.readouterr().err
+    assert err.count("␛]0;pwn␇␛[2J") == 2
+    assert "Traceback" in err
+    assert "\x1b" not in err
+
+
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])
 def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(bugs, monkeypatch, capsys, error):
     monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])
@@ -152,11 +161,18 @@ def run(code, *arguments, **options):
     )
 
 
-@pytest.mark.parametrize("lines", [1, 100_000])
-def test_a_reader_that_goes_away_ends_the_command_quietly(lines):
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('x')",
+        "print('x\\n' * 100_000)",
+        "__import__('rich.console').console.Console().print(1)",
+    ],
+)
+def test_a_reader_that_goes_away_ends_the_command_quietly(code):
     read, write = os.pipe()
     os.close(read)
-    done = run(f"print('x\\n' * {lines})", stdout=write)
+    done = run(code, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (NO_READER, b"")
 
@@ -196,6 +212,17 @@ def test_closed_outputs_are_no_traceback(bugs):
     )
     assert done.returncode == BUG
     assert [file.suffix for file in bugs.iterdir()] == [".txt"]
+
+
+def test_no_socket_gets_the_number_of_a_closed_stream():
+    """Where it does, libuv aborts the process when it closes the socket."""
+    source = (
+        "import socket, sys; from tts.cli.ending import ended; "
+        "sys.exit(ended(lambda: sys.exit(socket.socket().detach())))"
+    )
+    command = f'exec {sys.executable} -c "$1" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", command, "sh", source], timeout=60, check=False)
+    assert done.returncode == 3
 
 
 STEP = """

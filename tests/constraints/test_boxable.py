@@ -10,6 +10,7 @@ from tests.constraints.languages import accepts, drawn, nodes
 from tts.build.errors import ConfigError
 from tts.constraints import answer_constraint
 from tts.constraints.answer import require_boxable
+from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Automaton
 from tts.grading import extract_answer
 
@@ -82,6 +83,6 @@ def test_usual_forms_are_allowed():
     }.items():
         constraint = answer_constraint(regex, None, "\n\n")
         assert constraint
-        automaton = Automaton.of(constraint.node)
+        automaton = Automaton.of(parse_regex(regex))
         assert all(accepts(automaton, answer) for answer in answers)
         assert not accepts(automaton, "}")

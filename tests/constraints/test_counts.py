@@ -1,4 +1,4 @@
-"""Wide repetitions as rules of a grammar."""
+"""Wide repetitions and long sequences as rules of a grammar."""
 
 from itertools import pairwise
 
@@ -32,3 +32,11 @@ def test_wide_repetitions_are_the_same_in_blocks(least, more):
     rules = in_blocks({"root": Repeat(literal("a"), least, most)})
     assert counts(rules["root"], rules) == (least, most)
     assert (len(rules) > 1) == (most - least > BLOCK)
+
+
+@given(st.integers(1, 4), st.integers(0, 1200))
+def test_long_sequences_are_the_same_in_blocks(most, length):
+    rules = in_blocks({"root": Seq((Repeat(literal("a"), 0, most),) * length)})
+    assert counts(rules["root"], rules) == (0, most * length)
+    assert (len(rules) > 1) == (length > BLOCK)
+    assert all(len(rule.parts) <= BLOCK for rule in rules.values())

@@ -10,7 +10,7 @@ from tests.constraints.languages import accepts, as_regex, drawn, nodes
 
 from tts.build.errors import ConfigError
 from tts.constraints.regex import parse_regex
-from tts.constraints.regular import TEXT, Automaton
+from tts.constraints.regular import TEXT, Automaton, Repeat
 
 PIECES = st.sampled_from(
     [
@@ -90,6 +90,10 @@ def test_a_fault_is_named_by_its_place(text, place, why):
 
 def test_too_large_a_language_is_refused():
     with pytest.raises(ConfigError, match="over 20,000 states"):
-        Automaton.of(parse_regex("((a{1000}){1000}){1000}"))
+        Automaton.of(Repeat(Repeat(TEXT, 0, 1000), 0, 1000))
+    for regex in ("((a{1000}){1000}){1000}", "(?:[a-z]{1,1000}){1,11}", "(.{0,1000}x){0,1000}"):
+        with pytest.raises(ConfigError, match="at most 10,000 are allowed"):
+            parse_regex(regex)
+    parse_regex("(?:[a-z]{1,1000}){1,10}")
     with pytest.raises(ConfigError, match="at most 4,096 are read"):
         parse_regex("a" * 5000)

@@ -14,7 +14,7 @@ from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, ConfigDict, Field
 
 from tts.build.errors import ConfigError
-from tts.constraints.schema_check import MAX_SCHEMAS, checked_schema
+from tts.constraints.schema_check import MAX_SCHEMAS, checked_schema, require_light
 
 
 class Unit(enum.Enum):
@@ -109,6 +109,7 @@ def test_bounds_beyond_all_integers_are_left_out_and_patterns_unless_they_are_st
     assert checked_schema(text, strict=False) == {"properties": {"a": {"type": "string"}}}
 
 
+TEXT = {"type": "string", "maxLength": 9}
 RIGHT = [
     {},
     {"type": "object"},
@@ -124,7 +125,8 @@ RIGHT = [
     {"enum": list(range(5000))},
     {"type": "integer", "minimum": 3, "maximum": 3},
     {"type": "string", "pattern": "^[a-c]{1,1000}$"},
-    {"type": "string", "pattern": "^(([a-c]{1,40}){1,40}){1,40}$"},
+    {"type": "string", "pattern": "^(([a-c]{1,4}){1,4}){1,4}$"},
+    {"anyOf": [TEXT] * 32},
 ]
 
 
@@ -161,7 +163,14 @@ def test_what_compiles_is_left_as_it_is(schema):
         ({"pattern": "^a(?=b)$"}, "wrong at $.pattern: "),
         ({"pattern": r"(a)\1"}, "wrong at $.pattern: "),
         ({"pattern": "((a{1,1000}){1,1000}){1,1000}"}, "wrong at $.pattern: "),
+        ({"pattern": "^(?:[a-z]{1,40}){1,40}$"}, "can be read in too many ways"),
         ({"anyOf": [{} for _ in range(MAX_SCHEMAS)]}, "more than 1,000 schemas"),
+        ({"anyOf": 1, "allOf": [1] * MAX_SCHEMAS}, "more than 1,000 schemas"),
+        ({"anyOf": [TEXT] * 33}, "may begin at one place"),
+        (
+            {"oneOf": [{"$ref": "#/$defs/a"}] * 2, "$defs": {"a": {"anyOf": [TEXT] * 17}}},
+            "may begin at one place",
+        ),
         ({"enum": ["x" * 300_000]}, "characters; at most"),
         ('{"items":' * 100 + "{}" + "}" * 100, "levels deep"),
         ('{"items":' * 5000 + "{}" + "}" * 5000, ""),
@@ -172,3 +181,30 @@ def test_a_fault_is_named_by_its_place(schema, complaint):
     with pytest.raises(ConfigError) as caught:
         checked_schema(schema if isinstance(schema, str) else json.dumps(schema))
     assert complaint in caught.value.message
+
+
+def variant(kind):
+    return {"type": "object", "properties": {"kind": {"const": kind}, "text": TEXT}}
+
+
+DATE = {"type": "string", "format": "date"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ({"anyOf": [DATE] * 16}, None),
+        ({"anyOf": [TEXT, {"type": "null"}], "format": "date"}, None),
+        ({"oneOf": [{"$ref": "#/$defs/a"}, variant("b")], "$defs": {"a": variant("a")}}, None),
+        ({"anyOf": [variant("a"), variant("a")]}, "may begin at one place"),
+        ({"properties": {"a": DATE, "b": TEXT, "c": {"pattern": "^(a{1,9},)+$"}}}, "too complex"),
+        ({"anyOf": [DATE, TEXT]}, "may begin at one place"),
+    ],
+)
+def test_what_an_engines_own_grammar_takes_too_long_for_is_refused(schema, complaint):
+    schema = checked_schema(json.dumps(schema))
+    if complaint is None:
+        require_light(schema)
+    else:
+        with pytest.raises(ConfigError, match=complaint):
+            require_light(schema)

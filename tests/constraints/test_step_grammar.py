@@ -40,7 +40,7 @@ def test_only_what_follows_the_last_line_break_counts(before, after):
 
 @given(nodes("ab{}[]^-\\\"é '"), TEXTS)
 def test_every_grammar_passes_the_check_of_the_engine(node, before):
-    check_grammar(step_grammar(node, rule_after(before)))
+    check_grammar(step_grammar({"answer": node}, rule_after(before)))
 
 
 def test_the_grammar_of_whole_numbers():

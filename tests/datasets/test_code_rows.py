@@ -63,14 +63,24 @@ def test_a_row_is_a_problem_with_its_tests(load, tmp_path, row, solution, fields
 
 def test_its_tests_are_part_of_what_is_asked(load):
     other = {**MBPP, "test_list": ["assert add(1, 2) == 3", "assert add(0, 1) == 1"]}
-    assert load(HUMANEVAL).digest != load({**HUMANEVAL, "test": "def check(c):\n    pass\n"}).digest
+    fewer = {**HUMANEVAL, "test": "def check(c):\n    assert c()\n"}
+    assert load(HUMANEVAL).digest != load(fewer).digest
     assert load(MBPP).digest != load(other).digest
 
 
-@pytest.mark.parametrize("change", [{"test_list": []}, {"test_list": [1]}, {"text": ""}])
-def test_a_row_that_cannot_be_run_is_refused(load, change):
-    with pytest.raises(DatasetError, match="line 1"):
-        load({**MBPP, **change})
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**MBPP, "test_list": []},
+        {**MBPP, "test_list": [1]},
+        {**MBPP, "text": ""},
+        {**MBPP, "test_list": ["print(add(1, 2))"]},
+        {"problem": "Add.", "extra": {"test_list": ["assert add(1, 2) = 3"]}},
+    ],
+)
+def test_a_row_that_cannot_be_run_is_refused(load, row):
+    with pytest.raises(DatasetError, match="line 1 has"):
+        load(row)
 
 
 def test_any_file_may_say_what_a_verifier_gets(load):

@@ -1,5 +1,6 @@
 """Dataset files: what is read, and what is refused with file and line."""
 
+import gzip
 import json
 import os
 
@@ -138,6 +139,32 @@ def test_pipes_devices_folders_and_impossible_paths_are_no_datasets(tmp_path):
     ):
         with pytest.raises(DatasetError, match=complaint):
             load_problems(dataset)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (
+            "set.csv",
+            b"problem,answer\r1 + 1?,2\r",
+            "line 1 cannot be read: a CR stands in it without LF",
+        ),
+        ("set.jsonl", b'{"problem": "1?", "answer": ' + b"9" * 5000, "more than 4,300 digits"),
+        ("set.jsonl", gzip.compress(b"{}"), "is packed by gzip"),
+        ("set.parquet", b"version https://git-lfs.github.com/spec/v1\noid", "pointer of git-lfs"),
+    ],
+    ids=["carriage returns", "digits", "gzip", "git-lfs"],
+)
+def test_what_is_no_dataset_is_called_what_it_is(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DatasetError, match=words):
+        load_problems(str(tmp_path / name))
+
+
+def test_a_cell_of_csv_may_be_as_long_as_a_line(tmp_path):
+    (tmp_path / "set.csv").write_text(f"problem,answer\n{'x' * 500_000},2\n")
+    (problem,) = load_problems(str(tmp_path / "set.csv"))
+    assert len(problem.question) == 500_000
 
 
 def test_more_generated_problems_than_fit_into_memory_are_refused():

@@ -71,10 +71,10 @@ def test_a_session_has_two_processes_and_nothing_else(tts):
         writings = session.generate("Compute 3 + 4.", n=3, max_tokens=20)
         assert len(writings) == 3
         good, bad = (
-            session.score("Compute 3 + 4.", [f"The final answer is: $\\boxed{{{n}}}$."])[0]
+            session.score("Compute 3 + 4.", [f"The final answer is: $\\boxed{{{n}}}$."])
             for n in (7, 9)
         )
-        assert 0 <= bad <= good <= 1
+        assert 0 <= bad.completions[0].score <= good.completions[0].score <= 1
     assert not any(p.is_running() for p in engines.values())
     assert tts.leftovers() == []
 

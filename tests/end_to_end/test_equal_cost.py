@@ -32,8 +32,8 @@ def _few(tts, monkeypatch):
 
 
 def compare(names, monkeypatch):
-    def some(configs):
-        return [member for member in members_of(configs) if member.strategy in names]
+    def some(*given):
+        return [member for member in members_of(*given) if member.strategy in names]
 
     monkeypatch.setattr(group_run, "members_of", some)
 

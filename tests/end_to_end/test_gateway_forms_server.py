@@ -2,12 +2,13 @@
 
 import json
 import re
+import threading
 from typing import Literal
 
 import jsonschema
 import pydantic
 import pytest
-from tests.end_to_end.gateways import client, gateway
+from tests.end_to_end.gateways import client, gateway, reply
 
 pytestmark = pytest.mark.server
 
@@ -47,9 +48,14 @@ FORM = {
 
 
 @pytest.fixture(scope="module")
-def api(served):
+def served_forms(served):
     with gateway(served) as address:
-        yield client(address)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def api(served_forms):
+    return client(served_forms)
 
 
 def chat(api, **fields):
@@ -145,3 +151,46 @@ def test_a_model_that_may_call_and_does_not_answers(api):
     said = chat(api, tools=[DOUBLE], temperature=0).choices[0]
     assert said.message.content
     assert not said.message.tool_calls
+
+
+def test_a_json_object_with_a_schema_is_one_of_the_schema(api):
+    form = {"type": "json_object", "schema": Plain.model_json_schema()}
+    answer = chat(api, response_format=form, max_tokens=120).choices[0]
+    assert answer.finish_reason == "stop"
+    Plain.model_validate_json(answer.message.content)
+
+
+DATE = {"type": "string", "format": "date"}
+TEXTS = [{"type": "string", "maxLength": 1000 - place} for place in range(50)]
+HOSTILE = {
+    "blocks": ({"guided_regex": "(?:[a-z]{1,1000}){1,1000}" * 120}, 400),
+    "nested": ({"guided_regex": "(?:[a-z]{1,40}){1,40}"}, 400),
+    "in a row": ({"guided_regex": "[a-z]{1,1000}" * 10}, 400),
+    "optional": ({"guided_regex": "a?" * 2000}, 400),
+    "exponential": ({"guided_regex": "((a|b)*a(a|b){12})*"}, 400),
+    "stars": ({"guided_regex": "(([a-z]*)*)*" * 300}, 200),
+    "10,000 states": ({"guided_regex": "(?:[a-z]{100}){100}"}, 200),
+    "a long choice": ({"guided_choice": ["a" * 3_000_000]}, 400),
+    "many choices": ({"guided_choice": [f"c{place}" for place in range(100_000)]}, 400),
+    "texts": ({"guided_json": {"anyOf": TEXTS}}, 400),
+    "an engine's texts": ({"guided_json": {"anyOf": [DATE, *TEXTS[:2]]}}, 400),
+    "members": ({"guided_json": {"properties": {f"k{at}": DATE for at in range(900)}}}, 200),
+    "schemas": ({"guided_json": {"anyOf": [{"anyOf": [DATE] * 99}] * 99}}, 400),
+}
+
+
+@pytest.mark.parametrize(("form", "status"), HOSTILE.values(), ids=HOSTILE)
+def test_others_are_answered_while_a_hostile_form_is_dealt_with(served_forms, form, status):
+    answers = []
+    body = {"model": "demo", "messages": QUESTION, "max_tokens": 4}
+
+    def ask():
+        answers.append(reply(served_forms, "/v1/chat/completions", {**body, **form}))
+
+    hostile = threading.Thread(target=ask)
+    hostile.start()
+    others = []
+    while hostile.is_alive() or not others:
+        others.append(reply(served_forms, "/v1/chat/completions", body).status_code)
+    assert [each.status_code for each in answers] == [status], answers[0].text
+    assert set(others) == {200}

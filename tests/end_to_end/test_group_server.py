@@ -59,7 +59,7 @@ def started(monkeypatch):
 @pytest.fixture
 def three(monkeypatch):
     """Only the first three searches are compared."""
-    monkeypatch.setattr(group_run, "members_of", lambda configs: members_of(configs)[:3])
+    monkeypatch.setattr(group_run, "members_of", lambda *given: members_of(*given)[:3])
 
 
 def wanted(deployment, strategy="all"):

@@ -13,7 +13,9 @@ from tests.end_to_end.commands import carry_out, events, summary, wait_for_event
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.constraints import answer_constraint
+from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Automaton
+from tts.constraints.schema import parse_schema
 from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator
@@ -59,7 +61,8 @@ def answers(folder):
 def test_forms_are_kept_in_the_same_trees_under_every_schedule(in_served, tmp_path):
     problems = load_problems("demo", limit=2)
     for strategy, more in STRATEGIES.items():
-        constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
+        regex, schema = (more.get(name) for name in FORMS)
+        node = parse_regex(regex) if regex else parse_schema(schema)
         parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
         digests = set()
         for schedule in get_args(ScheduleName)[:: amount(2, 1)]:
@@ -75,7 +78,7 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(in_served, tmp_pa
             digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
             found = answers(folder)
             assert len(found) >= 4
-            language = Automaton.of(constraint.node)
+            language = Automaton.of(node)
             assert all(accepts(language, answer) for answer in found), found
         assert len(digests) == 1, strategy
 

@@ -128,7 +128,8 @@ async def main():
         short = [session.solve(f"Compute {i} + 1.", n=4, seed=i) for i in range(8)]
         results = await asyncio.gather(*short)
         solving.cancel()
-        print(len(results), await session.score("Compute 1 + 1.", ["1 + 1 = 2"]))
+        ranked = await session.score("Compute 1 + 1.", ["1 + 1 = 2"])
+        print(len(results), [done.score for done in ranked.completions])
     left = asyncio.all_tasks() - {asyncio.current_task()}
     print("tasks left:", len(left), *left)
 

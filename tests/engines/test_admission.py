@@ -15,14 +15,29 @@ class Books(RuleBasedStateMachine):
         self.books = BlockAdmission(blocks=BLOCKS, block_size=BLOCK_SIZE, max_active=MAX_ACTIVE)
         self.sizes = {}
         self.queue = []
+        self.uncompiled = set()
         self.running = set()
 
-    @rule(tokens=st.sampled_from([1, 32, 33]) | st.integers(1, BLOCKS * BLOCK_SIZE))
-    def arrive(self, tokens):
+    @rule(
+        tokens=st.sampled_from([1, 32, 33]) | st.integers(1, BLOCKS * BLOCK_SIZE),
+        held_back=st.booleans(),
+    )
+    def arrive(self, tokens, held_back):
         ticket = len(self.sizes)
         self.sizes[ticket] = -(-tokens // BLOCK_SIZE)
-        self.books.enqueue(ticket, tokens)
-        self.queue.append(ticket)
+        self.books.enqueue(ticket, tokens, held_back=held_back)
+        self.uncompiled.add(ticket) if held_back else self.queue.append(ticket)
+
+    @precondition(lambda self: self.uncompiled)
+    @rule(data=st.data(), leaves=st.booleans())
+    def compile(self, data, leaves):
+        ticket = data.draw(st.sampled_from(sorted(self.uncompiled)))
+        self.uncompiled.remove(ticket)
+        if leaves:
+            self.books.release(ticket)
+        else:  # at its place among the others
+            self.books.let_in(ticket)
+            self.queue = sorted([*self.queue, ticket])
 
     @rule(held_back=st.just(set()) | st.sets(st.integers(0, 20)))
     def admit(self, held_back):
@@ -62,7 +77,7 @@ class Books(RuleBasedStateMachine):
         assert self.books.reserved == sum(self.sizes[ticket] for ticket in self.running)
         assert self.books.reserved <= BLOCKS
         assert self.books.active == len(self.running) <= MAX_ACTIVE
-        assert self.books.waiting == len(self.queue)
+        assert self.books.waiting == len(self.queue) + len(self.uncompiled)
 
 
 TestBooks = Books.TestCase

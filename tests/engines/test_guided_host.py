@@ -22,6 +22,7 @@ from tts.constraints import answer_constraint
 from tts.constraints.schema_check import checked_schema
 from tts.constraints.step_grammar import step_grammar
 from tts.engines.generate_request import GenerateRequest
+from tts.engines.grammar_compiler import THREADS
 from tts.engines.responses import Failure
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 from tts.gateway.answer.structured import schema_guide
@@ -155,18 +156,72 @@ def test_a_guide_that_does_not_compile_is_refused_alone(guided):
             assert answers[id(request)].failure is Failure.REFUSED
             assert "does not compile" in answers[id(request)].error
         assert [answers[id(request)] for request in beside[:3]] == expected[:3]
-    # with another guide in the same step nobody knows which of them it was
     *others, failed = guided.run(*beside, wrong[0])
-    assert failed.failure in (Failure.REFUSED, Failure.UNAVAILABLE)
-    assert others[:3] == expected[:3]
+    assert failed.failure is Failure.REFUSED
+    assert others == expected
     assert guided.run(*beside) == expected
+    assert guided.at_rest()
+
+
+def test_a_grammar_is_waited_for_by_its_requests_alone(guided, monkeypatch):
+    """Other requests are answered while it is compiled, and one that leaves is not waited for."""
+    may_end, compilers = threading.Event(), guided.host._grammars
+    compile_now = compilers._compile
+    slow = 'root ::= "slow" [0-9]'
+
+    def compile_slowly(guide):
+        if guide.text == slow:
+            assert may_end.wait(60)
+        compile_now(guide)
+
+    monkeypatch.setattr(compilers, "_compile", compile_slowly)
+    answers = [[], []]
+    wait, leave = requests(slow, 2, n=8)
+    ended = threading.Semaphore(0)
+
+    def submit(request, place):
+        def take(response):
+            answers[place].append(response)
+            ended.release()
+
+        return guided.host.submit(request, take)
+
+    submit(wait, 0)
+    ticket = submit(leave, 1)
+    others = requests(WHOLE_NUMBER.guide("\\bo"), 4) + requests(None, 4)
+    assert all(response.error is None for response in guided.run(*others))
+    guided.host.stop(ticket)
+    assert ended.acquire(timeout=60)
+    assert not answers[0]
+    assert answers[1][0].finish_reason == "cancelled"
+    may_end.set()
+    assert ended.acquire(timeout=60)
+    assert re.fullmatch(r"slow\d", text(answers[0][0]))
+    assert guided.at_rest()
+
+
+def test_a_grammar_that_nobody_waits_for_any_more_is_not_compiled(guided, monkeypatch):
+    may_end, begun, compilers = threading.Event(), [], guided.host._grammars
+    monkeypatch.setattr(
+        compilers, "_compile", lambda guide: (begun.append(guide.text), may_end.wait(60))
+    )
+    tickets = [
+        guided.host.submit(requests(f'root ::= "q{place}"', 1)[0], lambda response: None)
+        for place in range(THREADS + 3)
+    ]
+    assert all(response.error is None for response in guided.run(*requests(None, 2)))
+    for ticket in tickets:
+        guided.host.stop(ticket)
+    guided.run(*requests(None, 2))
+    may_end.set()
+    assert all(f'root ::= "q{place}"' not in begun for place in range(THREADS, THREADS + 3))
     assert guided.at_rest()
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(node=nodes("ab{}[]^-\\\"é '0"), start=st.sampled_from(["text", "escape", "box"]))
 def test_every_form_compiles(guided, node, start):
-    (request,) = requests(step_grammar(node, start), 1, n=8)
+    (request,) = requests(step_grammar({"answer": node}, start), 1, n=8)
     assert guided.run(request)[0].error is None
 
 

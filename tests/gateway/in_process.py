@@ -74,6 +74,7 @@ async def exchanged(app, path, receive, headers=None, method="POST"):
 
     sent_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
     scope = {"type": "http", "path": path, "method": method, "headers": sent_headers}
+    scope["client"] = ("192.0.2.7", 4711)
     await app(scope, receive, send)
     if not sent:
         return None

@@ -161,7 +161,10 @@ async def refuse(scope, receive, send):
 
 
 LINE = b"x-long: " + b"y" * 1000 + b"\r\n"
-GET, LARGE = b"GET /one HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nconnection: close\r\n"
+GET, LARGE = (
+    b"GET /one HTTP/1.1\r\nhost: a\r\n",
+    b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n",
+)
 BODY = [b"x" * 80_000] * 100
 
 
@@ -175,6 +178,9 @@ BODY = [b"x" * 80_000] * 100
         pytest.param(unasked, [GET, LINE * 70, b"\r\n"], b"431", b"", id="long headers"),
         pytest.param(unasked, [GET, *[LINE] * 100], b"431", b"", id="headers for ever"),
         pytest.param(echo, [GET, b"\r\n"], b"200", b"/one", id="no other request"),
+        pytest.param(unasked, [GET, b"host: b\r\n\r\n"], b"400", b"", id="two hosts"),
+        pytest.param(unasked, [b"GET / HTTP/1.1\r\n\r\n"], b"400", b"", id="no host"),
+        pytest.param(echo, [b"GET /old HTTP/1.0\r\n\r\n"], b"200", b"/old", id="HTTP/1.0"),
         pytest.param(
             refuse,
             [LARGE, b"content-length: 8000000\r\n\r\n", *BODY],
@@ -208,7 +214,9 @@ def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
 
     async def go(address):
         reader, writer = await asyncio.open_connection(*address)
-        writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
+        writer.write(
+            b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9\r\n\r\n"
+        )
         assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"no")
         for _ in range(1000):
             writer.write(b"x")
@@ -240,7 +248,7 @@ def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             client.connect(address)
-            client.sendall(b"GET /one HTTP/1.1\r\nconnection: close\r\n\r\n")
+            client.sendall(b"GET /one HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
             client.setblocking(False)
             came = 0
             receive = asyncio.get_running_loop().sock_recv
@@ -259,12 +267,13 @@ def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not
 def test_requests_that_come_at_once_are_answered_in_order():
     async def go(address):
         asked = b"".join(
-            b"POST /%d HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi" % number for number in range(9)
+            b"POST /%d HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi" % number
+            for number in range(2000)
         )
-        last = b"GET /last HTTP/1.1\r\nconnection: close\r\n\r\n"
+        last = b"GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
         answer = await said_to(address, asked, last)
         paths = re.findall(rb"\r\n(/\w+)\r\n", answer)
-        assert paths == [*(b"/%d" % number for number in range(9)), b"/last"]
+        assert paths == [*(b"/%d" % number for number in range(2000)), b"/last"]
 
     served(go, echo)
 
@@ -274,7 +283,7 @@ def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
         kept = [await asyncio.open_connection(*address) for _ in range(2)]
         assert not await said_to(address)
         for reader, writer in kept:
-            writer.write(b"GET /here HTTP/1.1\r\nconnection: close\r\n\r\n")
+            writer.write(b"GET /here HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
             assert b"/here" in await asyncio.wait_for(reader.read(), 60)
             writer.close()
 
@@ -294,7 +303,7 @@ def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
 
     async def go(address):
         reader, writer = await asyncio.open_connection(*address)
-        writer.write(b"GET /one HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /one HTTP/1.1\r\nhost: a\r\n\r\n")
         assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/1.1 200")
         writer.write(after)
         if not after:

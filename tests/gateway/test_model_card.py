@@ -43,7 +43,8 @@ def test_plain_generation_has_sampling_alone_and_examples_of_its_own(ask):
     ((_, model),) = ask(("/v1/models/tiny",))
     known = model["tts"]
     assert known["strategy"] is None
-    assert list(known["sampling"]) == ["temperature", "top_p", "max_tokens", "seed"]
+    names = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"]
+    assert list(known["sampling"]) == names
     assert known["sampling"]["temperature"]["default"] == 1.0
     assert known["parameters"] == {}
     assert not any(text.startswith("Compute") for text in known["examples"])  # the demo pair's

@@ -7,11 +7,13 @@ import pytest
 from tests.gateway.in_process import CHAT, KEY, Kept, key_ring
 
 from tts.endpoints.base import Shaping
+from tts.gateway.answer import completions
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
 from tts.gateway.safety import KeyLimits, read_usage
 
 PLAIN = {"model": "tiny", "messages": [{"role": "user", "content": "Compute 2 + 2."}]}
+TOOL = {"type": "function", "function": {"name": "add"}}
 SEARCH = {**PLAIN, "model": "tiny:beam-search", "tts": {"n": 4, "seed": 1}}
 
 
@@ -30,6 +32,57 @@ def test_a_key_is_used_within_its_time_and_its_models_alone(ask):
     assert (status, answer["error"]["code"], one) == (403, "model_not_allowed", 403)
     listed = [each["id"] for each in listed["data"]]
     assert listed == ["tiny", "tiny:best-of-n", "tiny:beam-search"]
+
+
+@pytest.mark.parametrize(
+    ("models", "path", "body", "status"),
+    [
+        (("tiny",), CHAT, PLAIN, 200),
+        (("tiny",), CHAT, {**PLAIN, "tts": {"strategy": "best-of-n", "n": 2}}, 403),
+        (("tiny",), CHAT, {**PLAIN, "budget": 2}, 403),
+        (("tiny", "tiny:best-*"), CHAT, {**PLAIN, "tts": {"strategy": "best-of-n", "n": 2}}, 200),
+        (("tiny",), CHAT, {**PLAIN, "budget": 2, "tools": [TOOL]}, 403),
+        (("tiny:best-of-n",), "/tokenize", {"prompt": "1"}, 200),
+        (("other", "other:*"), "/tokenize", {"prompt": "1"}, 403),
+        (("other", "other:*"), "/detokenize", {"tokens": [1]}, 403),
+        (("other", "other:*"), "/tokenizer_info", None, 403),
+    ],
+)
+def test_a_key_runs_its_models_however_they_are_named(ask, models, path, body, status):
+    ((found, answer),) = ask((path, body, KEY), keyring=key_ring(models=models))
+    assert (found, status == 403) == (status, "model_not_allowed" in str(answer))
+
+
+def test_a_request_is_charged_before_its_form_is_read(ask, monkeypatch):
+    read = []
+    monkeypatch.setattr(completions, "output_form", lambda request: read.append(request))
+    found = ask(
+        *[(CHAT, {**PLAIN, "guided_regex": "((a{1000}){1000}"}, KEY)] * 3,
+        keyring=key_ring(KeyLimits(requests_per_minute=1)),
+    )
+    assert [status for status, _ in found[1:]] == [429, 429]
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("kept_addresses", [True, False])
+def test_what_is_refused_is_recorded_with_its_address_and_no_tokens(ask, kept_addresses):
+    kept = Kept()
+    found = ask(
+        *[(CHAT, body, KEY) for body in (PLAIN, SEARCH, {**SEARCH, "model": "none"})],
+        (
+            "/pooling",
+            {**PLAIN, "messages": [*PLAIN["messages"], {"role": "assistant", "content": "4"}]},
+            KEY,
+        ),
+        keyring=key_ring(KeyLimits(tokens_per_minute=1)),
+        recorder=kept,
+        keep_addresses=kept_addresses,
+    )
+    assert [status for status, _ in found] == [429, 429, 404, 429]
+    for record in kept.ended:
+        assert record.outcome == "refused"
+        assert record.client == ("192.0.2.7" if kept_addresses else None)
+        assert record.prompt_tokens == record.verifier_tokens == 0
 
 
 def test_a_budget_holds_over_restarts_and_counts_searches(ask, file):

@@ -93,7 +93,8 @@ HOSTILE = (
     "final answer" + " " * 1_000_000,
     "final answer:" + "*" * 1_000_000,
     "final answer is " + "$a$, " * 200_000,
-    *("answer:\n" * 100_000, "# " * 500_000),
+    *("answer:\n" * 100_000, "# " * 500_000, "<answer>" * 100_000, "<answer>" + " " * 1_000_000),
+    *("答案" * 300_000, "答案是：" * 200_000, "respuesta" + "*" * 1_000_000),
     *("####" + " " * 1_000_000, "#### " + "1." * 500_000 + "x"),
 )
 
@@ -139,6 +140,25 @@ STATED = [
     ("Final Answer: (B)", "B"),
     ("Final Answer: The largest $n$ is 34.", "34"),
     (r"Final Answer: The area is $\frac{1}{2}$.", r"\frac{1}{2}"),
+    ("<answer>6</answer> <answer>\n$7$\n</answer>", "7"),
+    ("The answer is 5. <answer>The answer is 7.</answer>", "7"),
+    ("La respuesta final es 7.", "7"),
+    ("La respuesta correcta es $7$.", "7"),
+    ("La respuesta es: 7", "7"),
+    ("**Respuesta:** 7", "7"),
+    ("Die Antwort ist 7.", "7"),
+    ("Die Antwort lautet $7$.", "7"),
+    ("Die endgültige Antwort lautet: 7", "7"),
+    ("**Antwort:** 7", "7"),
+    ("La réponse est donc $7$.", "7"),
+    ("La réponse finale est 7.", "7"),
+    ("Réponse : 7", "7"),
+    ("答案是7，因为 3+4=7。", "7"),
+    ("所以答案为 $\\frac{1}{2}$。", r"\frac{1}{2}"),
+    ("**答案：** 7", "7"),
+    ("答案是：7", "7"),
+    ("最终答案是 12个。", "12个"),
+    ("最终答案是（1，2）。", "（1，2）"),
 ]
 
 
@@ -176,6 +196,15 @@ def test_without_a_box_the_answer_is_what_the_text_announces_as_such(text, answe
         "The answer is (a) 5.",
         "Final Answer: The largest $n$ is not 34.",
         "Final Answer: The area is greater than 34.",
+        "<answer>7",
+        "<answer>your answer</answer>",
+        "Write <answer>...</answer>.",
+        "La respuesta final es mayor que 7.",
+        "La respuesta es sí.",
+        "Die Antwort ist größer als 7.",
+        "La réponse est supérieure à 7.",
+        "最终答案是大于7的数。",
+        "答案大于7。",
     ],
 )
 def test_a_sentence_that_only_speaks_of_an_answer_states_none(text):

@@ -38,6 +38,12 @@ def test_times_of_day_are_compared_as_such_once_one_says_which_half(answer, othe
         ("(D)", r"\textbf{(D)}\ 12", True),
         (r"\text{(D)}", r"$\text{(D) 12 km}$", True),
         ("D.", r"(D) \frac{1}{2}", True),
+        ("D", "D) 12", True),
+        ("D", "（D） 12", True),
+        ("D", "D. 12", True),
+        ("D", "Option D", True),
+        ("D", "choice (D)", True),
+        ("C", "Option D", False),
         ("C", "(D) 12 km", False),
         ("E", "(D) e", False),
         ("D", "(D)", None),  # math-verify's

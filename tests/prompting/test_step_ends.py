@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 
 from tts.build.spec import GeneratorSpec
-from tts.prompting.chat import generator_prompt
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.step_ends import first_step, split_steps
 from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
 from tts.search import Stop
@@ -13,11 +13,13 @@ from tts.search import Stop
 
 def test_the_generator_prompt_is_the_chat_template(tokenizer):
     spec = GeneratorSpec.model_construct(system_prompt=None)
-    ids = generator_prompt(tokenizer, spec, "What is 1 + 1?")
+    ids = chat_prompt(tokenizer, generator_chat(spec, "What is 1 + 1?"))
     text = "<|begin_of_text|><|user|>What is 1 + 1?<|eot_id|><|assistant|>"
     assert ids.tolist() == tokenizer.encode(text)
     spec = GeneratorSpec.model_construct(system_prompt="Be brief.")
-    assert "Be brief." in tokenizer.decode(generator_prompt(tokenizer, spec, "1?").tolist())
+    assert "Be brief." in tokenizer.decode(
+        chat_prompt(tokenizer, generator_chat(spec, "1?")).tolist()
+    )
 
 
 def test_stop_words_hold_every_token_with_the_delimiter_and_every_spelling():

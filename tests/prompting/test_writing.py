@@ -11,9 +11,10 @@ from tokenizers import Tokenizer as Rust
 
 from tts.build.errors import CheckpointError
 from tts.build.spec.thinking import ThinkingSpec
-from tts.build.thinking import FAMILIES, answer_part, thinking_of
+from tts.build.thinking import thinking_of
+from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer
-from tts.problem import Problem
+from tts.problem import Problem, Turn
 from tts.prompting import Context, Models
 from tts.prompting.writing import writing
 from tts.search import Expand, Sampling, Stop
@@ -96,13 +97,13 @@ class Writer:
 PROBLEM = Problem("p", "Compute 1 + 1.")
 
 
-def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=None):
+def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=None, most=None):
     """What is written for a node, which is added to the context.
 
     Every request has the ids of the path and of what was written for the node so far.
     """
     sampling = Sampling(0.8, 1.0, max_tokens, thinking_budget=budget)
-    parts = writing(context, Expand(node, 7, sampling, whole))
+    parts = writing(context, Expand(node, 7, sampling, whole, most=most))
     asked, reply, path = [], None, context.generator_ids(node[:-1]).tolist()
     while True:
         try:
@@ -118,6 +119,37 @@ def run(models, context, writer, node, *, whole=False, max_tokens=2000, budget=N
         context.add(node, thought)
         node = (*node, 0)
     return written
+
+
+def size(written):
+    return sum(len(thought.token_ids) for thought in written.thoughts)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("thinking", "budget"), [({}, None), ({}, 14), ({"steps": "paragraphs", "step_tokens": 3}, 24)]
+)
+@pytest.mark.parametrize("thought", [f"1 + 1\n\nAdd 5 = 5\n\n1{CLOSES}", "1 + 1 = 2 " * 9])
+def test_what_is_of_use_is_written_as_ever_and_of_the_rest_one_token_more(
+    thinking_models, thinking, budget, thought, whole
+):
+    models = thinking_models(**thinking)
+    answer = "\n\nAdd 5\n\nSo 5."
+
+    def written(most):
+        writer = Writer(models, thought, answer)
+        context = Context.of(models, PROBLEM)
+        return run(models, context, writer, (0,), whole=whole, budget=budget, most=most)
+
+    free = written(None)
+    closing = len(models.thinking.closing_ids)
+    for most in range(1, size(free) + 3):
+        limited = written(most)
+        if size(free) <= most:
+            assert limited == free
+        else:
+            assert most < size(limited) <= most + 1 + closing
+            assert limited.tokens <= most + 1
 
 
 words = st.lists(st.sampled_from(["1 + 1", " = 2", "\n\n", "\n", "Add 1", "5"]), max_size=12)
@@ -276,6 +308,7 @@ def test_a_section_that_says_otherwise_than_the_template_is_refused(
         ("<think>a</think><think>c", None),
         ("The mark is <think>. So 5.", "The mark is <think>. So 5."),
         ("<|channel|>analysis<|message|>5" + FAMILIES[-1].closes + "7", "7"),
+        ("analysis<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>7", "7"),
         ("[THINK]5", None),
     ],
 )
@@ -326,3 +359,16 @@ def test_a_budget_that_the_context_cannot_hold_is_a_chain_cut_off(thinking_model
         writer = Writer(small, "1 + 1 = " * 100, "So 5.")
         (only,) = run(small, Context.of(small, PROBLEM), writer, (0,), budget=budget).thoughts
         assert (only.thinking, only.stop) == (True, Stop.LENGTH)
+
+
+def test_a_system_prompt_may_switch_thinking_off(tmp_path, tokenizer_folder, tiny_deployment):
+    switched = THINKS.replace("enable_thinking is defined and not enable_thinking", "messages[1]")
+    folder = thinking_folder(tmp_path / "c", tokenizer_folder, switched, added=True)
+    generator = tiny_deployment.generator.model_copy(update={"checkpoint": folder})
+    loaded = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
+    off = Problem("p", PROBLEM.question, history=(Turn("system", "/no_think"),))
+    for problem, thinks in ((PROBLEM, True), (off, False)):
+        context = Context.of(loaded, problem)
+        assert (context.models.thinking is not None) == thinks
+        assert (context.thought_tokens(()) is not None) == thinks
+        assert loaded.generator.spelled(context.prompt.tolist()).endswith("<think>") == thinks

@@ -71,7 +71,7 @@ def test_a_terminal_is_shown_a_bar_for_each_run_and_engine_and_none_is_left_at_t
     counts = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert "2/6" in counts
     assert "3/6" not in counts  # each engine's measurements are counted from the first
-    for words in ("1/2 [greedy]", "2/2 dvts", "1/4", "accuracy -"):
+    for words in ("1/2 [greedy]", "2/2 dvts", "1/4", "in flight"):
         assert words in counts
     assert "8,192 tokens in flight, round 1 of 5" in text
     show_cursor, hide_cursor = "\x1b[?25h", "\x1b[?25l"

@@ -195,7 +195,7 @@ def test_what_the_engines_told_of_their_steps_is_counted(tmp_path):
     for t, tokens, blocks in ((0.02, 8, 3), (0.04, 8, 5), (0.55, 4, 5)):
         log.write([replace(same, t=t, generated_tokens=tokens, blocks_used=blocks)])
     log.close()
-    file, counts = write_trace(folder, tmp_path / "elsewhere" / "of.json")
+    file, counts = write_trace(folder, tmp_path / "of.json")
     counters = Parsed(file).counters
     assert counts.steps == 3
     assert counters["generator/KV blocks in use"] == [(0.02, 3), (0.04, 5)]

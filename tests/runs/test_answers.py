@@ -71,8 +71,8 @@ def test_a_spreadsheet_finds_no_formula(text, cell):
 
 def test_a_run_is_exported(run, tmp_path):
     table = as_table(answers_of(run), "csv")
-    assert tts("runs", "export", RECORDED, "--to", tmp_path / "new" / "answers.csv").code == 0
-    assert (tmp_path / "new" / "answers.csv").read_text() == table
+    assert tts("runs", "export", RECORDED, "--to", tmp_path / "answers.csv").code == 0
+    assert (tmp_path / "answers.csv").read_text() == table
     assert tts("runs", "export", RECORDED, "--format", "csv").out == table
 
 
@@ -83,6 +83,12 @@ def test_a_run_is_exported(run, tmp_path):
         (["runs", "export", RECORDED, "--to", "/"], "cannot be written: Is a directory"),
         (["runs", "export", RECORDED, "--to", f"{RECORDED}/events.jsonl"], "a part of the run"),
         (["runs", "trace", RECORDED, "--to", f"{RECORDED}/run.json"], "a part of the run"),
+        *(
+            (["runs", what, RECORDED, "--to", to], f"cannot be written: {why}")
+            for what in ("export", "trace")
+            for to, why in (("new/a", "No such file"), ("/dev/full", "it is not a regular file"))
+        ),
+        (["solve", "demo", "/"], "/ is a folder"),
         (["bench", "--resume", RECORDED, "--limit", "3"], "goes on as it was asked for"),
         (["bench", "--resume", RECORDED, "--strategy", "greedy"], "goes on as it was asked for"),
         (["solve", "demo"], "demo is a deployment: the question comes after"),

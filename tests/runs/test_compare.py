@@ -159,7 +159,7 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
         name: configure(STRATEGIES[name], tiny_deployment, {"n": N})
         for name in ("best-of-n", "weighted-best-of-n", "beam-search")
     }
-    members = members_of(configs)
+    members = members_of(configs, STRATEGIES)
     first = config_of("best-of-n", members[0].parameters)
     create_group(tmp_path, group_config(first, members))
     assert read_rows(tmp_path) == ([], ["best-of-n", "weighted-best-of-n", "beam-search"])

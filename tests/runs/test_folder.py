@@ -53,12 +53,26 @@ def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
             assert f"--resume {tmp_path / folder}" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["answers.csv", "events.jsonl", "summary.json"])
-def test_files_of_other_origin_are_not_overwritten(tmp_path, name):
+@pytest.mark.parametrize("name", ["answers.csv", "summary.json", "README.md", "data/0.parquet"])
+def test_nothing_is_put_beside_files_of_other_origin(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("precious")
-    with pytest.raises(RunError, match=f"has a file {name} that is of no run"):
+    with pytest.raises(RunError, match=f"is not empty: .*{name} is of no run"):
         create_run(tmp_path, {})
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_with_runs_and_what_a_killed_begin_leaves_is_used(tmp_path):
+    create_run(tmp_path / "shards" / "1-of-2", {})
+    (tmp_path / "run").mkdir()
+    (tmp_path / ".lock").write_text("")
+    problems = [Problem("a", "2 + 2?")]
+    write_problems(tmp_path, problems)
+    create_run(tmp_path, {})
+    write_problems(tmp_path, problems)
+    with pytest.raises(RunError, match="holds other problems"):
+        write_problems(tmp_path, [])
+    assert read_problems(tmp_path) == problems
 
 
 def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
@@ -139,6 +153,17 @@ def test_tables_of_a_group_that_cannot_be_written_name_its_folder(tmp_path):
     (tmp_path / COMPARISON).mkdir()
     with pytest.raises(RunError, match=f"The run folder {tmp_path} cannot be written: Is a dir"):
         write_comparison(tmp_path, {})
+
+
+def test_neither_a_device_nor_a_link_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("elsewhere")
+    for name, why in (("pipe", "not a regular file"), ("link", "is a symbolic link")):
+        with pytest.raises(OSError, match=why):
+            write_whole(tmp_path / name, "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from tts.search import (
     Stop,
     Thought,
 )
+from tts.search.budget import FIRST
 
 budgets = st.integers(1, 60) | st.just(10**6)
 
@@ -154,6 +155,17 @@ def test_as_many_requests_go_out_as_are_expected_to_fit(scored):
         search.tell(Generated((place,), chain(10)))
     assert [done.node for done in search.result().completions] == [(0,), (1,), (2,), (3,), (4,)]
     assert search.result().limit == "tokens"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_request_is_held_to_what_is_left_in_the_order_of_asking(order):
+    search = BudgetedSearch(build(SampleSearchConfig(n=9)), 20)
+    first = search.ask()
+    assert [work.most for work in first] == [20] * FIRST
+    for work in first[::order]:
+        search.tell(Generated(work.node, (Thought((1,) * 3, "a", Stop.END),)))
+    later = [work.most for work in search.ask() if isinstance(work, Expand)]
+    assert later == [17, 17]
 
 
 def test_a_spent_budget_foresees_nothing():

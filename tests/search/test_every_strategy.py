@@ -157,6 +157,7 @@ def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refus
 
 def test_defaults_are_those_of_the_documentation():
     sampling = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048}
+    sampling |= {"top_k": 0, "min_p": 0.0}
     form = {"answer_regex": None, "answer_schema": None, "thinking_budget": None}
     common = sampling | form | {"agg_strategy": "last", "scores": "calibrated"}
     steps = {"num_iterations": 40, "finish": "depth"}

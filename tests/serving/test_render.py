@@ -69,7 +69,7 @@ ORCHESTRATOR = {  # fields of which a server knows nothing; every other one chan
     *(f"verifier.critique.{name}" for name in ("max_tokens", "temperature", "top_p", "samples")),
     *(f"verifier.critique.thinking.{name}" for name in ThinkingSpec.model_fields),
     *(f"verifier.{name}" for name in ("in_flight_tokens", "system_prompt", "step_tag", "format")),
-    *("verifier.prompt", "verifier.template", "verifier.criteria"),
+    *("verifier.prompt", "verifier.template", "verifier.criteria", "verifier.calibration"),
     *("generator.checkpoint", "verifier.checkpoint"),  # by its content, which a manifest holds
 }
 

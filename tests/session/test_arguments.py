@@ -137,11 +137,15 @@ def test_what_is_no_prompt_is_refused(session, prompt):
 
 
 @pytest.mark.parametrize(
-    ("question", "steps"), [("", ["a"]), (None, ["a"]), ("q", None), ("q", "abc"), ("q", [None])]
+    ("question", "candidates"),
+    [
+        *[("", ["a"]), (None, ["a"]), ("q", None), ("q", "abc"), ("q", [None]), ("q", [])],
+        *[("q", [" "]), ("q", ["a", []]), ("q", [["a", " "]]), ("q", [["a", 1]])],
+    ],
 )
-def test_what_cannot_be_scored_is_refused(session, question, steps):
+def test_what_cannot_be_scored_is_refused(session, question, candidates):
     with pytest.raises(DatasetError):
-        session.score(question, steps)
+        session.score(question, candidates)
 
 
 @pytest.mark.parametrize("deployment", [None, 5, b"demo", ["demo"]])

@@ -1,9 +1,11 @@
 """A deployment whose verifier is a program: what it is told, what is graded, what a run keeps."""
 
+import json
+
 import pytest
 from tests.build.sandboxes import OPEN
 
-from tts.build.errors import ConfigError
+from tts.build.errors import ConfigError, DatasetError
 from tts.build.spec import Deployment, ExecutionSpec, VerifierCommand
 from tts.problem import Problem
 from tts.runs.config import prompting_of
@@ -39,6 +41,19 @@ def test_it_gets_the_text_as_written_and_its_tests_grade(deployment, tmp_path):
             [ONE], strategy="best-of-n", n=2, out=tmp_path / "run", resume=True
         )
         assert again.correct
+
+
+def test_answers_that_look_at_their_tests_are_counted_and_bad_tests_refused(deployment, tmp_path):
+    def write(prompt):
+        return "```\nimport gc\ndef one():\n    return 1\n```\nUsage:\n```\nprint(one())\n```"
+
+    with Session.open(deployment, generator=write) as session:
+        (result,) = session.solve_many([ONE], strategy="majority-vote", n=2, out=tmp_path / "run")
+        assert result.correct
+        bad = Problem("bad", "Compute 1.", extra={"test_list": ["print(one())"]})
+        with pytest.raises(DatasetError, match="Problem bad has a test that asserts nothing"):
+            session.solve(bad, strategy="majority-vote", n=2)
+    assert json.loads((tmp_path / "run/summary.json").read_text())["introspective_answers"] == 1
 
 
 @pytest.mark.parametrize("changed", ["check.py", "more/check.py"])

@@ -104,13 +104,15 @@ def test_a_rewards_function_reads_the_turns_in_front_of_the_question(opened):
     with opened(verifier=reward) as session:
         session.solve(CONVERSATION, n=4)
         assert read == {SHOWN}
-        assert session.score(CONVERSATION, ["one", "two"]) == [0.5, 0.5]
+        ranked = session.score(CONVERSATION, [["one", "two"]])
+        assert ranked.completions[0].step_scores == (0.5, 0.5)
         assert read == {SHOWN}
 
 
 def test_steps_are_scored_after_a_conversation_as_in_its_search(session):
     chain = session.solve(CONVERSATION, n=4, seed=1).completions[0]
-    assert session.score(CONVERSATION, chain.steps) == pytest.approx(list(chain.step_scores))
+    scored = session.score(CONVERSATION, [chain.steps]).completions[0]
+    assert scored.step_scores == pytest.approx(chain.step_scores)
 
 
 def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(

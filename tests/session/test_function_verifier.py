@@ -84,9 +84,9 @@ def test_a_session_is_scored_by_it_unless_it_is_given_another(deployment, endpoi
         assert {each.probability for each in result.completions} == {0.625}
         assert {each.score for each in result.completions} == {0.25}
         assert {score for each in result.completions for score in each.step_scores} == {0.25}
-        assert session.score(QUESTION, ["1 + 2 = 3"]) == [0.25]
+        assert session.score(QUESTION, ["1 + 2 = 3"]).completions[0].score == 0.25
     with Session.open(deployment, generator=generator, verifier=lambda q, steps: 0.75) as session:
-        assert session.score(QUESTION, ["1 + 2 = 3"]) == [0.75]
+        assert session.score(QUESTION, ["1 + 2 = 3"]).completions[0].score == 0.75
 
 
 def test_what_did_not_load_it_searches_with_nothing_else(deployment, endpoints, file):

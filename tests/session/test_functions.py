@@ -119,7 +119,7 @@ def test_a_reward_needs_no_verifier_checkpoint(tiny_deployment, endpoints, tmp_p
     given = {**endpoints, "verifier": lambda question, steps: 0.5}
     with Session.open(deployment, **given) as session:
         assert session.solve(QUESTION, n=4).completions[0].score == 0.5
-        assert session.score(QUESTION, ["a", "b"]) == [0.5, 0.5]
+        assert session.score(QUESTION, [["a", "b"]]).completions[0].step_scores == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("strategy", ["beam-search", "adaptive-vote"])
@@ -174,6 +174,21 @@ def test_a_batch_that_is_none_is_refused(given):
 
     with pytest.raises(FunctionError, match="lambda> gave "):
         asyncio.run(go())
+
+
+def test_a_function_that_empties_its_batch_or_has_a_default_learns_why_it_is_wrong():
+    def empties(chains):
+        chains.clear()
+        return []
+
+    def judges(question, steps=()):
+        return 0.5
+
+    for function in (empties, judges):
+        call = ScoreCall(NO_IDS, QUESTION, ("a",))
+        with pytest.raises(FunctionError, match="for a batch of 1 chains") as caught:
+            asyncio.run(FunctionVerifier(function).score(call))
+        assert "One with a default is not counted." in caught.value.hint
 
 
 class Text:

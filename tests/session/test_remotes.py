@@ -94,7 +94,7 @@ def test_a_server_says_how_likely_steps_are(tiny_deployment):
         }
         deployment = Deployment.model_validate(data)
         with Session.open(deployment, generator=lambda prompt: "A.") as session:
-            found = session.score("Compute 2 + 2.", steps)
+            found = session.score("Compute 2 + 2.", [steps]).completions[0].step_scores
     dialogue = verifier_dialogue(TOKENIZER, deployment.verifier)
     ids = dialogue.first("Compute 2 + 2.", steps[0])
     for score, path in zip(found, (ids, dialogue.extend(ids, steps[1])), strict=True):

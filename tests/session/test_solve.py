@@ -200,8 +200,8 @@ def test_a_text_is_drawn_alike_by_both_kinds_of_session(opened, opened_async, en
 def test_the_verifier_scores_each_step_as_in_a_search(session):
     result = session.solve(QUESTION, n=4, seed=1)
     chain = result.completions[0]
-    assert session.score(QUESTION, chain.steps) == pytest.approx(list(chain.step_scores))
-    assert session.score(QUESTION, []) == []
+    scored = session.score(QUESTION, [chain.steps]).completions[0]
+    assert scored.step_scores == pytest.approx(chain.step_scores)
     with pytest.raises(DatasetError, match="too long for the verifier"):
         session.score(QUESTION, ["7 " * 400])
 

@@ -21,7 +21,6 @@
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_limits | the cores and the memory that this process may use |
 | nvidia | the NVIDIA GPUs of this machine |
-| random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
 | shown_text | what a terminal shows |
 | user_paths | what is at a path that a user names |

@@ -1,4 +1,4 @@
-"""Setting numbers in a deployment file and leaving the rest of it as it is."""
+"""Setting fields of a deployment file and leaving the rest of it as it is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import shutil
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from . import paths
 from .errors import ConfigError
@@ -31,7 +33,7 @@ def require_writable(file: Path) -> None:
         raise ConfigError(f"Cannot write {file}: permission denied")
 
 
-def write_values(file: Path, values: Mapping[Field, int]) -> None:
+def write_values(file: Path, values: Mapping[Field, Any]) -> None:
     """Set fields of a deployment file; raises ConfigError and leaves the file as it was."""
     require_writable(file)
     new = file.with_name(f".{file.name}.new")  # beside it, so that the paths in it mean the same
@@ -47,7 +49,7 @@ def write_values(file: Path, values: Mapping[Field, int]) -> None:
         new.unlink(missing_ok=True)
 
 
-def with_values(text: str, values: Mapping[Field, int]) -> str:
+def with_values(text: str, values: Mapping[Field, Any]) -> str:
     """The text of a deployment with other values; comments, order and quotes stay.
 
     Raises ConfigError if two fields are one through a YAML alias and need different values.
@@ -60,7 +62,11 @@ def with_values(text: str, values: Mapping[Field, int]) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
     data = yaml.load(text.replace("\r\n", "\n"))
     for (*sections, name), value in values.items():
-        reduce(lambda place, section: place[section], sections, data)[name] = value
+        section = reduce(lambda place, section: place[section], sections, data)
+        if name in section:
+            section[name] = _written(value)
+        else:  # before the last field: what follows that one belongs to the next section
+            section.insert(max(0, len(section) - 1), name, _written(value))
     for field, value in values.items():
         if reduce(lambda place, name: place[name], field, data) != value:
             raise ConfigError(
@@ -71,3 +77,14 @@ def with_values(text: str, values: Mapping[Field, int]) -> str:
     written = io.StringIO(newline=line_end)
     yaml.dump(data, written)
     return written.getvalue()
+
+
+def _written(value: Any) -> Any:
+    """A value as it is written: mappings over several lines, lists on one."""
+    if isinstance(value, Mapping):
+        return CommentedMap({name: _written(each) for name, each in value.items()})
+    if isinstance(value, list):
+        line = CommentedSeq(value)
+        line.fa.set_flow_style()
+        return line
+    return value

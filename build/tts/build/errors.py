@@ -38,7 +38,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question that names what was probably meant, with a space behind it; else nothing."""
     import difflib  # only where something was wrong
 
-    close = difflib.get_close_matches(name, list(known), n=1)
+    names = list(known)
+    begun = [each for each in names if name and each.startswith(name)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(name, names, n=1)
     return f"Did you mean {close[0]}? " if close else ""
 
 

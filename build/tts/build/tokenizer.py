@@ -7,10 +7,12 @@ a process with limits, and nothing from the checkpoint is executed otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +23,7 @@ from tokenizers import Tokenizer as _Tokenizer
 
 from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object, refuse_gguf
+from .control_tokens import MARK, MarkedTexts, any_of, inert, is_control
 from .errors import CheckpointError, did_you_mean
 from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
@@ -63,6 +66,8 @@ class Tokenizer:
         if self.template_kwargs:
             self._require_read(self.template_kwargs)
         self._encode_again = lru_cache(maxsize=16)(self.encode)
+        self._controls = lru_cache(maxsize=16)(self._find_controls)
+        self._marked_encoder = cache(partial(MarkedTexts, self._tokenizer))
 
     def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
         """The same with further variables for its chat template; raises CheckpointError."""
@@ -77,8 +82,13 @@ class Tokenizer:
         return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of `text`; special tokens written in it are recognised, none are added."""
+        """Token ids of `text`; special tokens written in it are recognised, none are added.
+
+        What `inert` has marked is text.
+        """
         try:
+            if MARK in text:
+                return self._marked_encoder().encode(text)
             if len(text) > LONG:
                 (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
             else:
@@ -99,6 +109,34 @@ class Tokenizer:
         """
         first, both = self._encode_again(before), self.encode(before + text)
         return both[len(first) :] if both[: len(first)] == first else self.encode(text)
+
+    def inert(self, text: str, around: str = "", keep: Collection[str] = ()) -> str:
+        """A text of a user or a model, to be put into a prompt: no control token is read in it.
+
+        Control tokens are the special tokens and what else the vocabulary has for marks that the
+        chat template, or the text `around` it, writes. `keep` names those that count.
+        """
+        controls, folded = self._controls(around, frozenset(keep))
+        marked = inert(text, controls, keep)
+        if folded and marked == text:
+            normalized = self._tokenizer.normalizer.normalize_str(text)
+            if controls.search(normalized):  # one mark, and all of the prompt is encoded with care
+                return re.sub(r"\S", MARK + r"\g<0>", text, count=1)
+        return marked
+
+    def _find_controls(self, around: str, keep: frozenset[str]) -> tuple[re.Pattern[str], bool]:
+        """What `inert` marks, and whether the normalizer may make it of other texts."""
+        template = around
+        with suppress(CheckpointError):
+            template += self.chat_template
+        tokens = [
+            token
+            for token in self._tokenizer.get_added_tokens_decoder().values()
+            if token.special or (is_control(token) and token.content in template)
+        ]
+        folded = bool(self._tokenizer.normalizer) and any(token.normalized for token in tokens)
+        texts = {MARK, *keep, *(token.content for token in tokens)}
+        return re.compile(any_of(texts)), folded
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""

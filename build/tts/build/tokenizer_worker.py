@@ -10,6 +10,8 @@ module (worker_process.py has the protocol). A request is the file's text, its a
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -20,6 +22,8 @@ MOST_IDS = 100
 """The most ids that one character may become."""
 MOST_TOKENS = 4_000_000
 """Ids: several times those of the largest vocabulary known."""
+MOST_REPETITIONS = 1000
+_COMMON = "aA1 .\n\u00e9\u4e2d"
 _TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
 
 
@@ -30,7 +34,7 @@ def _load() -> Callable[[str], Generator[str, None, dict[str, str]]]:
 def _answer(text: str) -> Generator[str, None, dict[str, str]]:
     try:
         yield "reading it"
-        parse_json(text)
+        file = parse_json(text)
         yield "loading it"
         tokenizer = Tokenizer.from_str(text)
         tokenizer.no_truncation()  # as the file is used
@@ -38,7 +42,7 @@ def _answer(text: str) -> Generator[str, None, dict[str, str]]:
         _require_ids(tokenizer)
         yield "writing what was loaded"
         tokenizer.to_str()
-        for sample in _TEXTS:
+        for sample in (*_TEXTS, *_repetitions("".join(_patterns(file)))):
             yield from _encode(tokenizer, sample)
     except Unreadable as error:
         return {"error": str(error)}
@@ -56,6 +60,24 @@ def _require_ids(tokenizer: Tokenizer) -> None:
             raise Unreadable(
                 f"the id of {spelling!r:.100} is {token}; ids are 0 to {MOST_TOKENS - 1:,}"
             )
+
+
+def _patterns(part: Any) -> Iterator[str]:
+    """The regular expressions in a part of the file."""
+    if isinstance(part, dict) and isinstance(part.get("Regex"), str):
+        yield part["Regex"]
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _patterns(each)
+
+
+def _repetitions(pattern: str) -> list[str]:
+    """Texts at which a pattern that takes exponential time gives up: what it may repeat, what
+    nothing matches, and what it may look for before it begins.
+    """
+    characters = dict.fromkeys([*_COMMON, *pattern])
+    end = "\N{SNOWMAN}" + "".join(characters)[:200]
+    repeated = dict.fromkeys([*characters, *map("".join, pairwise(pattern))])
+    return [each * 40 + end for each in repeated][:MOST_REPETITIONS]
 
 
 def _encode(tokenizer: Tokenizer, sample: str) -> Iterator[str]:

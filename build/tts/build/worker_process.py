@@ -43,7 +43,8 @@ from .errors import WorkerUnavailable
 
 _START_S = 60.0
 _STALL_S = 300.0  # by the clock, and only against a worker that gets no processor time
-_ATTEMPTS = 2  # the first worker may have been lost through others; the second by this request
+_ATTEMPTS = 2  # the first worker may have been lost through others
+_OTHERS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)  # who ends one from outside
 _CHUNK_BYTES = 65536
 
 
@@ -135,6 +136,8 @@ class WorkerProcess:
                     if status == -signal.SIGPROF:  # the worker's limit on its own CPU time
                         raise WorkerLost(Loss.CPU, self._cpu_s, self._doing) from None
                     lost = Loss.CRASHED
+                    if started and status < 0 and status not in _OTHERS:  # such as out of memory
+                        break
                     failure = f": {error.strerror}" if isinstance(error, OSError) else ""
                 except BaseException:
                     self.reap()  # its answer would be taken for that to the next request

@@ -10,9 +10,24 @@ from ruamel.yaml.error import YAMLError
 
 from .input_files import Unreadable
 
+MAX_SIZE = 1_000_000
+"""Most characters and values of a text whose aliases are written out."""
+
 
 class _Constructor(SafeConstructor):
-    """A date is a text like any other: no field takes anything else."""
+    """A date is a text like any other: no field takes anything else. Aliases have a bound."""
+
+    def construct_document(self, node: Any) -> Any:
+        """The value of a text; raises Unreadable where its aliases, written out, are too long."""
+        size, nodes = 0, [node]
+        while nodes:
+            value = nodes.pop().value
+            size += 1 + (len(value) if isinstance(value, str) else 0)
+            if size > MAX_SIZE:
+                raise Unreadable("its aliases stand for too much: write out what they are for")
+            for each in () if isinstance(value, str) else value:
+                nodes += each if isinstance(each, tuple) else [each]
+        return super().construct_document(node)
 
 
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)

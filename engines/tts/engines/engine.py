@@ -3,9 +3,9 @@
     inbox ─> accept() ─> admission.py ─> pipeline.step() ─> Generation ─> on_response()
 
 A request that fails affects no other; a step that fails fails the active requests, and the pipeline
-is opened again for those in the queue. A guide that does not compile fails in its first step: it
-alone is refused, and the others begin again unless their clients have had tokens. An engine that
-ran short of memory ends with its process.
+is opened again for those in the queue. A request with a guide waits until that is compiled
+(grammar_compiler.py), and no other request does. An engine that ran short of memory ends with its
+process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tts.build.openvino.export import WEIGHTS_FILE
 
 from .admission import BlockAdmission
 from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest
+from .grammar_compiler import GrammarCompiler
 from .iteration_log import StepRecorder
 from .kept_prefixes import KeptPrefixes
 from .memory_guard import ShortOfMemoryError, require_memory
@@ -32,6 +33,7 @@ from .pipeline import (
     Generation,
     add_request,
     asking_for_score,
+    guide_tokenizer,
     open_pipeline,
     release_mapped,
     score_outputs,
@@ -39,6 +41,7 @@ from .pipeline import (
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
+from .wire import Guide
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,11 @@ EngineCommand = Callable[[], None]
 
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
+MAX_READ = 1 << 14
+"""Most characters of guides with which requests start in a step, on average: the step reads each,
+at about 1 MB/s, also those that are compiled."""
+_LOOK_S = 0.005
+"""Between two looks at grammars that are being compiled, of an engine that does nothing else."""
 
 
 class CommandInbox(Protocol):
@@ -91,7 +99,14 @@ class Engine:
         """
         self.limits = limits
         self._scores = score_outputs(config)
-        self._load = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
+        self._grammars: GrammarCompiler | None = None
+        self._uncompiled: dict[Guide, list[int]] = {}
+        """Tickets of the requests that wait for a grammar."""
+        tokenizer = None
+        if vocabulary is not None and (end_id := limits.guided_end_id) is not None:
+            tokenizer = guide_tokenizer(vocabulary, config.output_vocab_size, end_id)
+            self._grammars = GrammarCompiler(tokenizer, config.output_vocab_size, end_id)
+        self._load = partial(open_pipeline, engine_dir, config, limits, threads, tokenizer)
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:
@@ -102,6 +117,8 @@ class Engine:
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
         self._forget_prefixes()
+        self._read = 0
+        """Characters of guides that steps have read ahead of `MAX_READ` for each."""
         self._waiting: dict[int, _Job] = {}
         self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
@@ -127,6 +144,8 @@ class Engine:
             self._respond(job, CLOSING)
         self._recorder.close()
         self._pipeline = None
+        if self._grammars:
+            self._grammars.close()
 
     def accept(
         self, ticket: int, request: GenerateRequest, on_response: OnResponse, *, cold: bool = False
@@ -146,11 +165,14 @@ class Engine:
             full = f"{waiting} requests wait for this engine, as many as may; send it later"
             guarded(on_response, unavailable(full))
             return
+        guide = request.guide if self._grammars else None
         try:
-            self._admission.enqueue(ticket, request.tokens)
+            self._admission.enqueue(ticket, request.tokens, held_back=guide is not None)
         except ValueError as error:  # larger than the pool
             guarded(on_response, Response([], error=str(error)))
         else:
+            if guide is not None:
+                self._uncompiled.setdefault(guide, []).append(ticket)
             hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
             self._waiting[ticket] = _Job(ticket, request, on_response, hashes)
             self._waiting_bytes += size
@@ -194,8 +216,11 @@ class Engine:
     def _drain(self, inbox: CommandInbox) -> bool:
         """Run the commands in the inbox, waiting for one if idle; False at its end."""
         idle = not (self._busy or self._waiting)
+        due_s = self._recorder.rest_due_s() if idle else None
+        if compiles := bool(self._uncompiled) and not self._busy:
+            due_s = _LOOK_S
         try:
-            command = inbox.get(idle, self._recorder.rest_due_s() if idle else None)
+            command = inbox.get(idle or compiles, due_s)
         except queue.Empty:
             if idle:
                 self._rest()
@@ -213,7 +238,23 @@ class Engine:
         self._waiting_bytes -= job.request.bytes_waiting
         return job
 
+    def _let_compiled_in(self) -> None:
+        """Let requests start whose grammars are there, and refuse those whose cannot be."""
+        for guide in list(self._uncompiled):
+            assert self._grammars is not None
+            compiled = self._grammars.compiled(guide)
+            if not compiled.done():
+                continue
+            for ticket in self._uncompiled.pop(guide):
+                if error := compiled.exception():
+                    refused = f"the guide does not compile: {error}"
+                    self._respond(self._waiting[ticket], Response([], error=refused))
+                else:
+                    self._admission.let_in(ticket)
+
     def _admit(self) -> None:
+        self._let_compiled_in()
+        self._read = max(0, self._read - MAX_READ)
         for ticket in self._admission.admit(self._may_enter):
             job = self._active[ticket] = self._taken(ticket)
             try:
@@ -252,12 +293,15 @@ class Engine:
         return pipeline
 
     def _may_enter(self, ticket: int) -> bool:
-        hashes = self._waiting[ticket].hashes
-        if not hashes:
-            return True
-        if not self._guard.enter(ticket, hashes):
+        job = self._waiting[ticket]
+        size = len(job.request.guide.text) if job.request.guide else 0
+        if self._read and self._read + size > MAX_READ:
             return False
-        self._kept.enter(hashes)
+        if job.hashes:
+            if not self._guard.enter(ticket, job.hashes):
+                return False
+            self._kept.enter(job.hashes)
+        self._read += size
         return True
 
     def _step(self) -> None:
@@ -313,6 +357,12 @@ class Engine:
     def _release(self, job: _Job) -> None:
         """Give back all that a request held; it has left the queue or the pipeline."""
         self._admission.release(job.ticket)
+        guide = job.request.guide
+        if guide and job.ticket in (waiting := self._uncompiled.get(guide, [])):
+            waiting.remove(job.ticket)
+            if not waiting and self._grammars:
+                del self._uncompiled[guide]
+                self._grammars.drop(guide)
         if job.generation is None:
             self._guard.left(job.ticket)
         elif job.hashes:
@@ -321,30 +371,16 @@ class Engine:
             self._kept.left(hashes)
 
     def _recover(self, error: Exception) -> None:
-        """A failed step leaves the pipeline unusable: fail or queue what was in it, and drop it."""
+        """A failed step leaves the pipeline unusable: fail what was in it, and drop it."""
         logger.error("a step failed, the engine will be opened again: %s", error)
         for ticket in self._leaving:
             self._admission.release(ticket)
         self._leaving.clear()
         self._forget_prefixes()
-        guides = {job.request.guide for job in self._active.values() if _compiles_guide(job)}
         for job in list(self._active.values()):
-            guilty, told = _compiles_guide(job), job.request.streaming and _has_begun(job)
             job.generation = None  # gone with its pipeline
-            if guilty and len(guides) == 1:
-                self._respond(job, Response([], error=f"the guide does not compile: {error}"))
-            elif guilty or told or not guides:  # of several guides nobody knows which it was
-                self._respond(job, unavailable(f"the engine failed: {error}"))
-            else:
-                self._queue_again(job)
+            self._respond(job, unavailable(f"the engine failed: {error}"))
         self._pipeline = None  # opened by the next request; its prefixes are lost
-
-    def _queue_again(self, job: _Job) -> None:
-        del self._active[job.ticket]
-        self._admission.release(job.ticket)
-        self._admission.enqueue(job.ticket, job.request.tokens)
-        self._waiting[job.ticket] = job
-        self._waiting_bytes += job.request.bytes_waiting
 
     def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:
         metrics = self._pipeline.get_metrics()
@@ -376,15 +412,6 @@ class Engine:
 
     def _blocks_used(self, metrics: Any) -> int:
         return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
-
-
-def _has_begun(job: _Job) -> bool:
-    return job.generation is not None and job.generation.started
-
-
-def _compiles_guide(job: _Job) -> bool:
-    """Whether its guide has yet to be compiled, in the step that has its first token."""
-    return job.request.guide is not None and not _has_begun(job)
 
 
 def _has_left(job: _Job) -> bool:

@@ -44,11 +44,11 @@ def open_pipeline(
     config: EngineConfig,
     limits: EngineLimits,
     threads: int,
-    vocabulary: Sequence[bytes] | None = None,
+    tokenizer: Any | None = None,
 ) -> Any:
     """Load an engine into a new pipeline (about 0.1 s for a tiny model).
 
-    `vocabulary` is the text of every token, which an engine that takes guides needs.
+    `tokenizer` is that of `guide_tokenizer`, which an engine that takes guides needs.
     Raises ConfigError for a precision that this CPU cannot serve: it may have been built elsewhere.
     """
     require_precision(config.role, config.precision)
@@ -59,9 +59,8 @@ def open_pipeline(
     scheduler.dynamic_split_fuse = limits.chunked_context
     scheduler.enable_prefix_caching = limits.kv_reuse
     properties = plugin_properties(config.precision, threads)
-    if vocabulary is None or limits.guided_end_id is None:
+    if tokenizer is None:
         return ov_genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", properties)
-    tokenizer = guide_tokenizer(vocabulary, config.output_vocab_size, limits.guided_end_id)
     return ov_genai.ContinuousBatchingPipeline(
         str(engine_dir), tokenizer, scheduler, "CPU", **properties
     )
@@ -75,7 +74,7 @@ def add_request(
     `number` must be unique among live requests: a duplicate hangs the pipeline.
     """
     prompt = ov.Tensor(request.input_ids.reshape(1, -1))
-    config = _generation_config(request, log_probs)
+    config = generation_config(request, log_probs=log_probs)
     if config.do_sample and vocab_size > _SMALL_VOCABULARY:
         _draw_by_probability(config)
     return pipeline.add_request(number, prompt, config)
@@ -129,7 +128,8 @@ def label_logits(row: int, log_prob: float) -> tuple[float, float]:
     return (log_prob, other) if row == 0 else (other, log_prob)
 
 
-def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.GenerationConfig:
+def generation_config(request: GenerateRequest, *, log_probs: bool) -> ov_genai.GenerationConfig:
+    """A request as the pipeline has it."""
     config = ov_genai.GenerationConfig()
     config.max_new_tokens = request.max_new_tokens
     stops = single_stops(request)

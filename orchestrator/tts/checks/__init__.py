@@ -17,6 +17,7 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | server_start | where a server would listen |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
+| measured | that the verifier is still the one that its calibration was measured with |
 | findings | how a check reports a finding, and the look at a path |
 | after_build | the lists of checks that need a build, a repository or a server |
 | observation | how what is seen of a machine is told |
@@ -79,6 +80,7 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.round_trip,
     prompts.end_tokens,
     prompts.prompt,
+    prompts.thinking,
     prompts.dialogue,
     prompts.stop_words,
     searches.token_texts,

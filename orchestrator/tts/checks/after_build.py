@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import BEFORE_BUILD, Check, built_engines, repository, searches, server_start
+from . import BEFORE_BUILD, Check, built_engines, measured, repository, searches, server_start
 
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, repository.rendering, built_engines.read_back)
 ALL: Sequence[Check] = (
@@ -15,6 +15,7 @@ ALL: Sequence[Check] = (
     built_engines.current,
     repository.on_disk,
     built_engines.tokenizer_file,
+    measured.calibration,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)
 """All checks, and the content of the engines, which takes as long as reading them."""

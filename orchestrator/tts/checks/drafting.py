@@ -89,6 +89,8 @@ class NamedServer:
     """None: it did not answer."""
     why: str = ""
     """Why it did not."""
+    api_key_env: str | None = None
+    """The environment variable that holds its key."""
 
     @property
     def tokenizer(self) -> str | None:
@@ -98,9 +100,15 @@ class NamedServer:
         return name if here or names_repository(name) else None
 
 
-def ask_server(url: str) -> NamedServer:
-    """A server and its capabilities; raises ConfigError for anything but a URL."""
+def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
+    """A server and its capabilities; raises ConfigError for anything but a URL, or without a key.
+
+    `api_key_env` is the environment variable that holds its key.
+    """
     from tts.endpoints.openai.server import OpenAIServer
+    from tts.session.remotes import key_in
+
+    key = api_key_env and key_in(api_key_env, "--api-key-env")
 
     try:
         url = TypeAdapter(Url).validate_python(url)
@@ -108,13 +116,18 @@ def ask_server(url: str) -> NamedServer:
         raise ConfigError(f"{url!r:.200} {_reason(error)}.") from error
 
     async def probed() -> Capabilities:
-        async with OpenAIServer(url, patience_s=_PATIENCE_S) as server:
+        async with OpenAIServer(url, api_key=key, patience_s=_PATIENCE_S) as server:
             return await server.probe()
 
     try:
-        return NamedServer(url, asyncio.run(probed()))
+        return NamedServer(url, asyncio.run(probed()), api_key_env=api_key_env)
     except TtsError as error:
-        return NamedServer(url, None, error.message)
+        if not api_key_env and any(f"status {status}" in error.message for status in (401, 403)):
+            raise ConfigError(
+                error.message,
+                hint="Name the environment variable that holds the key: --api-key-env NAME",
+            ) from error
+        return NamedServer(url, None, error.message, api_key_env)
 
 
 def _reason(error: ValidationError) -> str:
@@ -135,7 +148,8 @@ def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel
             hint="Name the folder of the model's tokenizer.json, or OWNER/NAME on the Hugging Face "
             "hub.",
         )
-    return ServedModel(server.url, tokenizer, server.said.context if server.said else None)
+    context = server.said.context if server.said else None
+    return ServedModel(server.url, tokenizer, context, api_key_env=server.api_key_env)
 
 
 def compiled_model(

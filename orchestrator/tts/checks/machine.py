@@ -20,7 +20,7 @@ from tts.build.machine_limits import usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
-from tts.build.sandbox import HOW_TO_INSTALL, find_bubblewrap
+from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
@@ -103,11 +103,13 @@ def _memory() -> Observation:
 
 
 def _sandbox() -> Observation:
-    found = find_bubblewrap()
-    if found.path:
-        return Observation("sandbox", "ok", f"{found.said}, for code that a model writes")
-    said = f"{found.said}: code that a model writes is not executed"
-    return Observation("sandbox", "note", said, HOW_TO_INSTALL)
+    bubblewrap = find_bubblewrap()
+    if bubblewrap.path is None:
+        why = f"{bubblewrap.description}: code that a model writes is not executed"
+        return Observation("sandbox", "note", why, HOW_TO_INSTALL)
+    if not bubblewrap.limits_processes:
+        return Observation("sandbox", "note", bubblewrap.description, f"Beware: {NO_LIMIT}.")
+    return Observation("sandbox", "ok", f"{bubblewrap.description}, for code that a model writes")
 
 
 def _openvino() -> Observation:

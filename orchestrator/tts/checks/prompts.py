@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -9,14 +10,17 @@ from tts.build.build_plan import QUESTION, STEP, check_tokenizer
 from tts.build.errors import CheckpointError
 from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
-from tts.build.spec import Role, VerifierRole
+from tts.build.spec import PROMPT_PLACES, Role, VerifierRole
+from tts.build.thinking import thinking_of, unknown_thinking
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
-from tts.prompting.chat import generator_prompt
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.stop_words import count_stop_words
 
 from .findings import not_checked, refused
 
+_PLACE = re.compile(r"(?<![\w\\^{])\{[a-z_]+\}")
+"""What looks like a place in a prompt, and not like LaTeX."""
 MOST_STOP_WORDS = 50_000
 PROBE = (
     "Let $f(x) = \\frac{1}{2}x$ <for all> x & y.\n\n  What is {{ f(4) }}? \u00e9\u4e2d" + " x" * 500
@@ -81,16 +85,40 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
     if not (tokenizer := tokenizer_of(inputs.roles["generator"])):
         return
     try:
-        generator_prompt(tokenizer, spec, PROBE)
-        used = len(generator_prompt(tokenizer, spec, ""))
-    except CheckpointError as error:
         where = f"generator.{spec.tokenizer_field}"
+        chat_prompt(tokenizer, chat := generator_chat(spec, PROBE))
+        where = "generator.thinking"
+        thinking_of(tokenizer, spec.thinking, chat)
+        used = len(chat_prompt(tokenizer, generator_chat(spec, "")))
+    except CheckpointError as error:
         fix = "Take a checkpoint whose chat template can."
         yield refused(error, inputs.deployment, where, "no prompt can be made", fix)
         return
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
     yield from _room("generator", used, what, spec.max_seq_len, fix)
+
+
+def thinking(inputs: Inputs) -> Iterator[Finding]:
+    """The marks of thinking are known of what seems to think: the generator, and a critic."""
+    for role, model in inputs.roles.items():
+        spec = model.role_spec
+        section, asked = f"{role}.thinking", inputs.deployment.generator.thinking
+        if isinstance(spec, VerifierRole):
+            if not spec.facts.writes:
+                continue
+            section, asked = f"{role}.critique.thinking", spec.critique.thinking
+        with suppress(CheckpointError):  # `prompt` reports a template that fails
+            tokenizer = tokenizer_of(model)
+            if tokenizer and (hints := unknown_thinking(tokenizer, asked)):
+                yield Finding(
+                    f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
+                    f"{role}.{spec.tokenizer_field}: chat template",
+                    "if this model thinks, its thinking is taken for what it answers",
+                    f"State its marks in {section}: opens and closes; or {section}: "
+                    "{enabled: false} if it does not think.",
+                    "warning",
+                )
 
 
 def end_tokens(inputs: Inputs) -> Iterator[Finding]:
@@ -139,6 +167,14 @@ def dialogue(inputs: Inputs) -> Iterator[Finding]:
     spec, fix = verifier.role_spec, "Raise verifier.max_seq_len."
     yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
     assert isinstance(spec, VerifierRole)
+    if unfilled := sorted({*_PLACE.findall(spec.prompt or "")} - {*PROMPT_PLACES}):
+        yield Finding(
+            f"has {unfilled[0]}, for which nothing is put",
+            "verifier.prompt",
+            "the model reads it as it stands",
+            f"The places are {', '.join(PROMPT_PLACES)}.",
+            "warning",
+        )
     longest, left = spec.critique.max_tokens, spec.max_seq_len - used - QUESTION - STEP
     if spec.facts.writes and longest > left:
         yield Finding(

@@ -50,11 +50,11 @@ def _numbers(seen: list[Seen], forms: dict[str, str]) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _compared(what: str, planned: Mapping[Role, int], found: list[int]) -> Iterator[Observation]:
-    if not found:
+def _compared(what: str, planned: Mapping[Role, int], logged: list[int]) -> Iterator[Observation]:
+    if not logged:
         return
-    in_words = " and ".join(f"{tokens:,} tokens" for tokens in found)
-    if set(found) <= set(planned.values()):
+    in_words = " and ".join(f"{tokens:,} tokens" for tokens in logged)
+    if set(logged) <= set(planned.values()):
         yield Observation(what, "ok", in_words)
         return
     wanted = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())

@@ -20,10 +20,10 @@ from . import (
     keys,
     listing,
     plan,
-    random_checkpoint,
     report,
     requests,
     runs,
+    score,
     serve,
     simulate,
     study,
@@ -124,7 +124,8 @@ _command(
 _command(serve.serve, "serve", _BUILD, "tts serve demo", "tts serve demo --stop")
 _gateway = typer.Typer(
     cls=WithDefault,
-    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT. Its keys, requests and usage.",
+    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT, with the options of tts gateway "
+    "serve --help. Its keys, requests and usage.",
     epilog=_examples(
         "tts gateway demo",
         "tts gateway serve --help",
@@ -180,6 +181,14 @@ _command(
     "tts bench --resume runs/RUN",
 )
 _command(
+    score.score,
+    "score",
+    _SEARCH,
+    "tts score demo candidates.jsonl",
+    "tts score mine.yaml processbench/gsm8k.json --write",
+    "tts score mine.yaml --dataset gsm8k --limit 200 --n 8",
+)
+_command(
     report.report,
     "report",
     _LOOK,
@@ -212,12 +221,6 @@ _command(
 )
 _command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-_command(
-    random_checkpoint.random_checkpoint,
-    "random-checkpoint",
-    _STUDY,
-    "tts random-checkpoint checkpoints/gen --like Llama-3.2-1B-Instruct",
-)
 
 
 def main() -> None:

@@ -55,6 +55,7 @@ def ended(command: Callable[[], object]) -> int:
     from tts.build.errors import TtsError
 
     json_output.printed = False
+    _open_standard_streams()
     _print_anything()
     _let_sigterm_be_raised()
     try:
@@ -66,7 +67,7 @@ def ended(command: Callable[[], object]) -> int:
                 sys.stdout.flush()  # here a reader that is gone can be told from a bug
     except TtsError as error:
         if verbose:
-            traceback.print_exception(error)
+            _say("".join(traceback.format_exception(error)).rstrip())  # with a server's words in it
         _say(f"error: {error.message}")
         if error.hint:
             _say(error.hint)
@@ -76,6 +77,9 @@ def ended(command: Callable[[], object]) -> int:
     except SystemExit as end:
         if behind := _interruption_behind(end):  # typer makes it an exit without a word
             return _stopped(behind)
+        if isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit with 1
+            _drop_output()
+            return NO_READER
         if message := _usage_error_behind(end):
             _failed("UsageError", message, 2)
         raise
@@ -147,6 +151,13 @@ def _refused(error: BaseException | None) -> BaseException | None:
     return _refused(error.__cause__ or error.__context__)  # libraries wrap what they catch
 
 
+def _open_standard_streams() -> None:
+    """Open those that were closed (`<&-`): else a socket gets such a number, and libuv aborts."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
 def _print_anything() -> None:
     """Let no character that the terminal's encoding lacks end a command: it is escaped instead."""
     for stream in (sys.stdout, sys.stderr):
@@ -194,7 +205,7 @@ def _report_bug(error: Exception) -> None:
         if folder is not None:
             _keep_newest(folder)
     except OSError:  # nowhere to write it: better a traceback than nothing
-        traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)).rstrip())
         _say(f"error: tts failed with {kind}: this is a bug, please report it, with the above.")
         return
     _say(f"error: tts failed with {kind}: {str(error) or 'no message':.300}")

@@ -114,6 +114,13 @@ def gateway(
         bool,
         typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
     ] = False,
+    addresses: Annotated[
+        bool,
+        typer.Option(
+            "--keep-addresses/--no-addresses",
+            help="Keep the addresses of clients in the log of requests.",
+        ),
+    ] = True,
     grace: Annotated[
         float,
         typer.Option(
@@ -145,6 +152,7 @@ def gateway(
         cors_origins=tuple(cors or ()),
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
+        keep_addresses=addresses,
     )
     upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing)
     own = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,6 +104,15 @@ def init(
             show_default="the model's name at the server",
         ),
     ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key-env",
+            metavar="NAME",
+            help="The environment variable that holds the key of servers with a URL.",
+            show_default="they need none",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file that is there already.")
     ] = False,
@@ -112,17 +123,18 @@ def init(
     """
     from tts.build.draft import as_text, drafted
     from tts.build.errors import ConfigError
-    from tts.checks.drafting import this_machine, with_format, with_system_prompt
+    from tts.checks.drafting import ask_server, this_machine, with_format, with_system_prompt
     from tts.reports.console import say
 
     _require_free(file, force=force)
     base = file.expanduser().parent
     machine = this_machine()
     say(_machine_line(machine))
-    writes = _named(
-        "generator", _DEMO if generator is None else generator, generator_tokenizer, base
-    )
-    judges = _judge(writes.text if verifier is None else verifier, writes, verifier_tokenizer, base)
+    ask = partial(ask_server, api_key_env=api_key_env)
+    named = _DEMO if generator is None else generator
+    writes = _named("generator", named, generator_tokenizer, base, ask)
+    judge = writes.text if verifier is None else verifier
+    judges = _judge(judge, writes, verifier_tokenizer, base, ask)
     chosen = target or _usual_target(writes, judges, machine)
     _require_possible(chosen, writes, judges)
     if chosen in _ON_GPUS or gpu:
@@ -156,15 +168,21 @@ class _Named:
         return isinstance(self.model, CompiledModel)
 
 
-def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
+def _named(
+    role: Role,
+    text: str,
+    tokenizer: str | None,
+    base: Path,
+    ask: Callable[[str], NamedServer],
+) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
     from tts.build.errors import ConfigError
-    from tts.checks.drafting import ask_server, compiled_model, is_url, served_model
+    from tts.checks.drafting import compiled_model, is_url, served_model
     from tts.reports.console import say
 
     if not is_url(text):
         return _Named(text, compiled_model(text, role, base, tokenizer))
-    server = ask_server(text)
+    server = ask(text)
     found = server.tokenizer if tokenizer is None else tokenizer
     if found is None:
         why = f"Its name for the model is {server.said.model!r}." if server.said else server.why
@@ -177,7 +195,13 @@ def _named(role: Role, text: str, tokenizer: str | None, base: Path) -> _Named:
     return _Named(text, served_model(server, found, base), server)
 
 
-def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Named:
+def _judge(
+    text: str,
+    writes: _Named,
+    tokenizer: str | None,
+    base: Path,
+    ask: Callable[[str], NamedServer],
+) -> _Named:
     from tts.checks.drafting import function_model
     from tts.session.function_files import names_function
 
@@ -185,7 +209,7 @@ def _judge(text: str, writes: _Named, tokenizer: str | None, base: Path) -> _Nam
         return _Named(text, function_model(text, base))
     if text == writes.text and text != _DEMO and tokenizer is None:
         return writes
-    return _named("verifier", text, tokenizer, base)
+    return _named("verifier", text, tokenizer, base, ask)
 
 
 def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:

@@ -94,7 +94,7 @@ def create(
 
 @app.command("list", cls=Command)
 def list_keys(as_json: JsonOption = False) -> None:
-    """List keys with their limits; the keys themselves are not known."""
+    """List keys with their limits, and who made and revoked them; the keys are not known."""
     from tts.reports.console import consoles, say
     from tts.reports.sheet import Sheet, table
 
@@ -138,7 +138,7 @@ def _row(key: ApiKey) -> list[str]:
     return [
         key.id,
         escape(key.name),
-        _local(key.created),
+        f"{_local(key.created)}{_by(key.created_by)}",
         "\n".join(limits) or "-",
         escape("\n".join(key.models)) or "all",
         _state(key),
@@ -147,11 +147,15 @@ def _row(key: ApiKey) -> list[str]:
 
 def _state(key: ApiKey) -> str:
     if key.revoked is not None:
-        return f"revoked {_local(key.revoked)}"
+        return f"revoked {_local(key.revoked)}{_by(key.revoked_by)}"
     if key.expires is None:
         return "valid"
     expired = key.expires <= time.time()
     return f"{'expired' if expired else 'valid until'} {_local(key.expires)}"
+
+
+def _by(user: str | None) -> str:
+    return "" if user is None else f"\nby {escape(user)}"
 
 
 def _end(when: str, now: float) -> float:

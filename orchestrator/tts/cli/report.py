@@ -252,7 +252,7 @@ def export(
     from tts.build.errors import RunError
     from tts.reports.console import say
     from tts.runs.answers import answers_of, as_table
-    from tts.runs.files import make_folder, write_whole
+    from tts.runs.files import write_whole
     from tts.runs.run import Run
 
     _spare(run, to)
@@ -264,12 +264,12 @@ def export(
         return
     try:
         file = to.expanduser().parent.resolve() / to.name
-        make_folder(file.parent)
         write_whole(file, table)
     except OSError as error:
         raise RunError(
             f"The table {to} cannot be written: {error.strerror or error}.",
-            hint="Name another file with --to.",
+            hint="Name another file with --to, in a folder that is there; without --to it goes to "
+            "stdout.",
         ) from error
     say(f"{to}: {len(answers):,} answers")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -112,14 +113,17 @@ def _time(text: str | None, now: float, option: str) -> float | None:
 
 
 def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> RenderableType:
-    """`names` are those of the keys, by their ids."""
+    """The columns that have anything to say; `names` are those of the keys, by their ids."""
     from tts.reports.sheet import Sheet, table
 
+    words = ["time", "id", "model", "outcome", "key", "client", "replica"]
     tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
-    times = ["gateway\nms", "first byte\ns", "last byte\ns"]
-    shown = table("time", "id", "model", "outcome", "key", "replica", right=[*tokens, *times])
-    for record in records:
-        shown.add_row(*_row(record, names))
+    times = ["gateway\nms", "first\nbyte s", "last\nbyte s"]
+    rows = [_row(record, names) for record in records]
+    kept = [any(row[place] != "-" for row in rows) for place in range(len(words + tokens + times))]
+    shown = table(*compress(words, kept), right=list(compress(tokens + times, kept[len(words) :])))
+    for row in rows:
+        shown.add_row(*compress(row, kept))
     return Sheet(shown, keys=2)
 
 
@@ -132,6 +136,7 @@ def _row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:
         escape(record.model) or record.endpoint,
         outcome,
         escape(names.get(record.key or "", record.key or "-")),
+        escape(record.client or "-"),
         escape(record.replica or "-"),
         *(
             f"{tokens:,}" if tokens else "-"

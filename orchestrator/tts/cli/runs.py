@@ -178,7 +178,7 @@ def bench(
             "--strategy",
             autocompletion=strategies_or_all,
             help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Several, and all: one after the other, "
-            "compared side by side.",
+            "compared side by side (of a file: a Strategy or a SearchConfig).",
             show_default=_STRATEGY,
         ),
     ] = None,
@@ -279,7 +279,7 @@ def bench(
                 repair=repair,
                 endpoints=servers,
                 server=server,
-                sources=_sources((strategy or [_STRATEGY])[0], verifier, deployment),
+                sources=given_sources(strategy or [], verifier, deployment),
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -304,7 +304,7 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
-            sources=_sources(search, verifier, deployment),
+            sources=given_sources(strategy or [], verifier, deployment),
             command=command_line(context),
         )
         with Bars() as observer:
@@ -385,7 +385,7 @@ def solve(
         speculation=speculation,
         limits=Limits(budget_tokens, deadline),
         server=server,
-        sources=_sources(strategy, verifier, source),
+        sources=given_sources([strategy], verifier, source),
         command=command_line(context),
     )
     servers = tuple(endpoints or ())
@@ -433,10 +433,12 @@ def _print_document(found: Comparison, folder: Path) -> None:
 def _is_file_of_problems(text: str) -> bool:
     """Whether the last word of `tts solve` names a file of problems, and not a question.
 
-    Raises BadParameter for the name of a deployment, and for a file of problems that is not there.
+    Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
+    is not there.
     """
     from tts.build.input_files import Unreadable, is_file, require_path
     from tts.build.spec import bundled_deployments
+    from tts.build.user_paths import is_folder
 
     try:
         require_path(text)
@@ -448,6 +450,11 @@ def _is_file_of_problems(text: str) -> bool:
         raise typer.BadParameter(
             f"{text} is a deployment: the question comes after it", param_hint="QUESTION"
         )
+    if is_folder(Path(text).expanduser()):
+        raise typer.BadParameter(
+            f"{text} is a folder: name a file of problems in it, or tts bench --dataset {text}",
+            param_hint="QUESTION",
+        )
     if not there and suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet") and " " not in text:
         raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
     return there
@@ -458,16 +465,12 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
 
     Raises BadParameter for what no comparison can hold.
     """
-    from tts.session.function_files import names_function
-
     if len(strategies) < 2:
         return ()
     for each in strategies:
         what = (
             f"every strategy is in {ALL} already"
             if each == ALL
-            else f"{each} is a function; run it by itself, then: tts report RUN RUN"
-            if names_function(each)
             else f"{each} is given twice"
             if strategies.count(each) > 1
             else None
@@ -477,14 +480,18 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
     return tuple(strategies)
 
 
-def _sources(
-    strategy: str, verifier: str | None, deployment: str | None
+def given_sources(
+    strategies: list[str], verifier: str | None, deployment: str | None
 ) -> dict[str, FunctionSource]:
-    """The functions in Python files that take part: of options, or of the named deployment."""
+    """The functions in Python files that take part: of options, or of the named deployment.
+
+    Further strategies have the roles strategy-2, strategy-3 and so on.
+    """
     from tts.build.spec import load_deployment
     from tts.session.function_files import names_function, source_of, sources_of
 
-    named = {"strategy": strategy} if names_function(strategy) else {}
+    own = filter(names_function, strategies)
+    named = {f"strategy-{n}" if n > 1 else "strategy": each for n, each in enumerate(own, start=1)}
     if verifier is not None:
         named["verifier"] = verifier
     found = {role: source_of(text) for role, text in named.items()}

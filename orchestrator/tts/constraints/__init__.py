@@ -5,7 +5,7 @@ r"""The form of an answer, and the grammar that holds a generator to it. Pure.
     schema.py ─┘                                  └─► step_grammar.py (EBNF of a step's text)
 
     schema_check.py: schemas of whole outputs, before schema.py or an engine reads them
-    counts.py: wide repetitions
+    deterministic.py: expressions that could be read in many ways; counts.py: wide repetitions
 
 A regular expression, or a JSON schema without recursion, describes a regular language. It holds for
 what stands in `\boxed{...}`; the text around a box is free. `answer` also puts the

@@ -7,12 +7,14 @@ generated. Such a form is refused, with a text of it that shows why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tts.build.errors import ConfigError
 from tts.engines.wire import EBNF, Guide
 
+from .deterministic import rules_of
 from .regex import parse_regex
 from .regular import TEXT, Automaton, Node
 from .schema import parse_schema
@@ -23,7 +25,7 @@ from .step_grammar import BOXES, rule_after, step_grammar
 class AnswerConstraint:
     """The form that every answer of a run has."""
 
-    node: Node
+    rules: Mapping[str, Node]
     _guides: dict[str, Guide] = field(default_factory=dict)
     """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
@@ -34,7 +36,7 @@ class AnswerConstraint:
         """
         rule = rule_after(before)
         if rule not in self._guides:
-            self._guides[rule] = Guide(EBNF, step_grammar(self.node, rule))
+            self._guides[rule] = Guide(EBNF, step_grammar(self.rules, rule))
         return self._guides[rule]
 
 
@@ -53,7 +55,7 @@ def answer_constraint(
         raise ConfigError("answer_regex and answer_schema are both given; only one can hold.")
     node = parse_regex(regex) if regex is not None else parse_schema(schema or "")
     require_boxable(Automaton.of(node), delimiter)
-    return AnswerConstraint(node)
+    return AnswerConstraint({"answer": node} if regex is None else rules_of(node, "answer"))
 
 
 MAX_BRACES = 16

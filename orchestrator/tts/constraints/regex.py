@@ -14,7 +14,19 @@ from typing import NoReturn
 
 from tts.build.errors import ConfigError
 
-from .regular import EMPTY, TEXT, Chars, Choice, Node, Repeat, Seq, chars, chars_of, without
+from .regular import (
+    EMPTY,
+    TEXT,
+    Chars,
+    Choice,
+    Node,
+    Repeat,
+    Seq,
+    chars,
+    chars_of,
+    expanded,
+    without,
+)
 
 MAX_LENGTH = 4096
 """Most characters of an expression."""
@@ -22,6 +34,8 @@ MAX_DEPTH = 50
 """Most groups inside each other."""
 MAX_REPEATS = 1000
 """Most repetitions that can be asked for."""
+MAX_EXPANDED = 10_000
+"""Most characters of an expression with its repetitions written out; those in others multiply."""
 
 _DIGITS = chars((ord("0"), ord("9")))
 _WORD = chars((ord("0"), ord("9")), (ord("A"), ord("Z")), (ord("a"), ord("z")), (95, 95))
@@ -57,6 +71,12 @@ class _RegexReader:
         node = self._choice()
         if self._at < len(self._text):
             self._refuse("this ) closes no group")
+        if (size := expanded(node)) > MAX_EXPANDED:
+            raise ConfigError(
+                f"The regular expression {self._text!r:.200} has {size:,} characters with its "
+                f"repetitions written out; at most {MAX_EXPANDED:,} are allowed. Those inside "
+                "others multiply."
+            )
         return node
 
     def _choice(self) -> Node:

@@ -6,7 +6,7 @@ A language is made of character sets, sequences, choices and repetitions. An aut
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -110,6 +110,15 @@ def literal(text: str) -> Node:
     return Seq(tuple(Chars(((ord(char), ord(char)),)) for char in text))
 
 
+def expanded(node: Node) -> int:
+    """How many characters a language is described by with every repetition written out."""
+    if isinstance(node, Seq | Choice):
+        return sum(map(expanded, node.parts if isinstance(node, Seq) else node.options))
+    if isinstance(node, Repeat):
+        return max(node.least, node.most or 1) * max(1, expanded(node.node))
+    return 1
+
+
 def optional(node: Node) -> Node:
     """A node, or nothing."""
     return Repeat(node, 0, 1)
@@ -163,6 +172,17 @@ class Automaton:
                         seen.add((there, after))
                         rows.append((there, after, text + char))
         return None
+
+    def reached(self, states: Iterable[int]) -> frozenset[int]:
+        """These states, and those to which nothing but skips leads from them."""
+        found = set(states)
+        rows = [*found]
+        for here in rows:
+            for there in self.skips[here]:
+                if there not in found:
+                    found.add(there)
+                    rows.append(there)
+        return frozenset(found)
 
     def _new(self) -> int:
         if len(self.moves) >= MAX_STATES:

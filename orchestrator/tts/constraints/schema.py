@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, parse_json
 
+from .deterministic import is_plain, rules_of
 from .regex import parse_regex
 from .regular import (
     EMPTY,
@@ -42,6 +43,8 @@ from .regular import (
 
 MAX_ITEMS = 1000
 """Most items of an array, or characters of a text, that a schema may ask for."""
+MAX_BOXED = 100
+"""Most properties of an object in a box."""
 DIGITS = 15
 """Most digits of a number before the point, and after it: what a double holds exactly. Without a
 bound a model may write digits until its request ends."""
@@ -131,6 +134,7 @@ class _SchemaReader:
             return self._any(ANY_LEVELS)
         if not isinstance(schema, dict):
             refuse(at, f"it is {_shown(schema)}; it must be an object with a type")
+        schema = _inlined(schema)
         if self._whole and schema.keys() <= _IGNORED:
             return self._any(ANY_LEVELS)
         if self._whole and "$ref" in schema:
@@ -222,6 +226,8 @@ class _SchemaReader:
         properties = schema.get("properties", {})
         if not isinstance(properties, dict):
             refuse(f"{at}.properties", "it must be an object of schemas")
+        if len(properties) > MAX_BOXED and not self._whole:
+            refuse(f"{at}.properties", f"there are {len(properties):,}; at most {MAX_BOXED}")
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             refuse(f"{at}.required", "it must be a list of names")
@@ -251,15 +257,15 @@ class _SchemaReader:
     def _members(self, members: list[tuple[Node, bool]]) -> Node:
         """The members in order, with commas between those that are there."""
         options: list[Node] = []
-        for place, (first, is_required) in enumerate(members):
-            after = [
-                Seq((_COMMA, member)) if needed else optional(Seq((_COMMA, member)))
-                for member, needed in members[place + 1 :]
-            ]
-            options.append(Seq((first, *after)))
+        after: Node = EMPTY
+        for member, is_required in reversed(members):
             if is_required:
-                return Choice(tuple(options))
-        return Choice((*options, EMPTY))
+                options.clear()
+            options.insert(0, Seq((member, after)))
+            more = Seq((_COMMA, member))
+            after = self._part(Seq((more if is_required else optional(more), after)))
+        is_needed = any(is_required for _, is_required in members)
+        return Choice(tuple(options) if is_needed else (*options, EMPTY))
 
     def _array(self, schema: Mapping[str, Any], at: str) -> Node:
         if "items" not in schema:
@@ -285,10 +291,14 @@ class _SchemaReader:
                 f"{at}.pattern", "it must begin with ^ and end with $: it describes the whole text"
             )
         try:
-            node = parse_regex(pattern)
+            node = self._within_text(parse_regex(pattern), at)
+            if self._whole and not is_plain(node):
+                name = f"pattern{len(self.rules)}"
+                self.rules |= rules_of(node, name)
+                node = Ref(name)
         except ConfigError as error:
             refuse(f"{at}.pattern", error.message)
-        return Seq((literal('"'), self._within_text(node, at), literal('"')))
+        return Seq((literal('"'), node, literal('"')))
 
     def _within_text(self, node: Node, at: str) -> Node:
         """A pattern's language as it is spelled between quotes, if need be without some of it."""
@@ -424,6 +434,14 @@ def _bounds(schema: Mapping[str, Any], low: str, high: str, at: str) -> tuple[in
     if most is not None and most < least:
         refuse(f"{at}.{high}", f"it is {most}, less than {low}")
     return least, most
+
+
+def _inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema without an `allOf` of one schema that says nothing that it says itself."""
+    match schema.get("allOf"):
+        case [dict() as only] if not only.keys() & schema.keys() - _IGNORED:
+            return {**only, **{name: each for name, each in schema.items() if name != "allOf"}}
+    return schema
 
 
 def _allow_only(schema: Mapping[str, Any], at: str, keywords: set[str]) -> None:

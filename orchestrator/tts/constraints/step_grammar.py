@@ -31,15 +31,18 @@ _UTF8_BLOCKS = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
 """Where the bytes of UTF-8 change their number, or what may follow the first of them."""
 
 
-def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
-    """The grammar of a text in which every box holds an answer; `start` is from `rule_after`."""
+def step_grammar(answer: Mapping[str, Node], start: str = TEXT_RULE) -> str:
+    """The grammar of a text in which every box holds an answer; `start` is from `rule_after`.
+
+    `answer` are the rules of an answer, the first of which is called `answer`.
+    """
     rules = {
         "root": start,
         TEXT_RULE: f'[^\\\\]* ("\\\\" {_ESCAPE_RULE})?',
         _ESCAPE_RULE: _escape_rule(),
         **_letter_rules(),
         _BOX_RULE: f'"{{" answer "}}" {TEXT_RULE}',
-        **{name: ebnf(node) for name, node in in_blocks({"answer": answer}).items()},
+        **{name: ebnf(node) for name, node in in_blocks(answer).items()},
     }
     return "".join(f"{name} ::= {rule}\n" for name, rule in rules.items())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tts.build.input_files import Unreadable
-from tts.grading.code import tests_of
+from tts.grading.code_tests import tests_of
 
 HUMANEVAL: Final = """\
 Please provide a self-contained Python script that solves the following problem in a markdown code \
@@ -75,7 +75,7 @@ def read_code_row(cells: Mapping[str, Any]) -> CodeRow:
     question = (
         HUMANEVAL.format(prompt=prompt.rstrip())
         if is_humaneval
-        else MBPP.format(prompt=prompt.strip(), tests="\n".join(tests.asserts))
+        else MBPP.format(prompt=prompt.strip(), tests="\n".join(tests.tests))
     )
     task = cells.get("task_id")
     return CodeRow("" if task is None else str(task), question, solution, extra)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
-from tts.grading.code import tests_of
+from tts.grading.code_tests import require_tests, tests_of
 from tts.problem import Problem, Turn
 from tts.runs.folder import history_of
 
@@ -68,6 +68,7 @@ def read_files(
                 )
             places[known_as] = where
             extra = code.extra if code else reader.extra()
+            require_tests(extra, where)
             problems.append(
                 Problem(known_as, question, answer, reader.level(), reader.history(), extra=extra)
             )

@@ -30,7 +30,7 @@ _NAME = re.compile(
     r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(:(?P<first>[^:/\\]+))?(:(?P<second>[^:/\\]+))?", re.ASCII
 )
 _FILE = re.compile(
-    r"(?:data/|(?P<config>[^/]+)/)?(?P<split>(?!\d+\.)[^/]+?)(?:/\d+|-\d+-of-\d+)?"
+    r"(?:data/|(?P<config>[^/]+)/)?(?P<split>(?!\d+\.)[^/]+?)(?:/\d+|-(?P<part>\d+)-of-(?P<parts>\d+))?"
     r"\.(?:parquet|jsonl)"
 )
 """Of the hub's own branch, or of a clone, where the config may be left out."""
@@ -155,7 +155,24 @@ def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, 
             splits[found["config"] or "default"][found["split"]].append(file)
     config = _one_of(where, "config", name.config, "default", list(splits))
     split = _one_of(where, "split", name.split, "test", list(splits[config]))
+    _require_all_parts(where, splits[config][split])
     return config, split, splits[config][split]
+
+
+def _require_all_parts(where: str, files: list[str]) -> None:
+    """Raise DatasetError where a file is missing of those that number themselves, as by a clone
+    that was cut short.
+    """
+    names = [name for file in files if (name := _FILE.fullmatch(file))]
+    for parts in {int(name["parts"]) for name in names if name["parts"]}:
+        there = {int(name["part"]) for name in names if int(name["parts"] or -1) == parts}
+        if missing := sorted(set(range(parts)) - there):
+            raise DatasetError(
+                f"{where} has {len(there)} of the {parts} files of {names[0]['split']}: "
+                f"{', '.join(f'{part:05d}' for part in missing[:10])} of {parts:05d} "
+                f"{'is' if len(missing) == 1 else 'are'} missing.",
+                hint="Complete the folder (git lfs pull, or clone again); or name one file.",
+            )
 
 
 def _one_of(where: str, what: str, named: str | None, usual: str, there: list[str]) -> str:

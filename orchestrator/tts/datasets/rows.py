@@ -41,6 +41,7 @@ class DatasetRow:
 
 def read_rows(file: Path) -> Iterator[DatasetRow]:
     """The rows of a file that are not blank, in order; raises DatasetError."""
+    _refuse_pointer(file)
     match file.suffix.lower():
         case ".csv":
             return _csv_rows(file, ",")
@@ -94,6 +95,7 @@ def _list_rows(file: Path) -> Iterator[DatasetRow]:
 def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:
     """The rows below the header; a quoted cell may span lines, and the first one names the row."""
     header: Sequence[str] | None = None
+    csv.field_size_limit(MAX_LINE_BYTES)  # of the process: its own default is 131,072
     reader = csv.reader(_text_lines(file), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
@@ -103,7 +105,8 @@ def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise DatasetError(f"{where} cannot be read: {error}.") from error
+            why = "a CR stands in it without LF" if "new-line" in str(error) else error
+            raise DatasetError(f"{where} cannot be read: {why}.") from error
         if not any(cell.strip() for cell in cells):
             continue
         if header is None:
@@ -140,6 +143,21 @@ def _parquet_rows(file: Path) -> Iterator[DatasetRow]:
         place = f"row {number}" if isinstance(error, Unreadable) else f"after row {number}"
         why = " ".join(str(error).split()).rstrip(".")
         raise DatasetError(f"{file}, {place}: it cannot be read: {why:.300}.") from error
+
+
+def _refuse_pointer(file: Path) -> None:
+    """Raise DatasetError for what git-lfs leaves in the place of a file, and for a packed one."""
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(100)
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror or error}.") from error
+    if start.startswith(b"version https://git-lfs"):
+        raise DatasetError(
+            f"{file} is a pointer of git-lfs, and not the file.", hint="Fetch it: git lfs pull"
+        )
+    if start.startswith(b"\x1f\x8b"):
+        raise DatasetError(f"{file} is packed by gzip.", hint=f"Unpack it: gunzip {file.name}")
 
 
 def _require_texts(row: dict[str, Any]) -> None:

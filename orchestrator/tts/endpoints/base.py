@@ -106,8 +106,7 @@ class GenerateCall:
     guide: Guide | None = None
     """What the new text obeys; None: it is free."""
     top_k: int = 0
-    """How many of the likeliest tokens may be drawn; 0: any. Searches set none of the following
-    fields."""
+    """How many of the likeliest tokens may be drawn; 0: any."""
     stop_words: tuple[tuple[int, ...], ...] = ()
     """The output also ends with any of these token sequences, which is part of it."""
     ignore_end: bool = False

@@ -27,6 +27,7 @@ from tts.build.errors import ConfigError, FunctionError, RequestRefused
 from tts.build.tokenizer import Tokenizer
 
 from .base import (
+    FieldRefused,
     GenerateCall,
     Generator,
     NewTokens,
@@ -202,12 +203,13 @@ class FunctionVerifier:
         self._call.close()
 
     async def _score_batch(self, chains: list[ChainToScore]) -> Sequence[Any]:
-        said = _plain(await self._call(chains))
+        said = _plain(await self._call(list(chains)))
         if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
             raise FunctionError(
                 f"{self._call.name} gave {described(said)} for a batch of {len(chains)} chains; it "
                 "takes one parameter, so it must return a list with a score for each of them.",
-                hint="A function of one chain has two parameters: (question, steps).",
+                hint="A function of one chain has two parameters: (question, steps). One with a "
+                "default is not counted.",
             )
         return said
 
@@ -303,6 +305,8 @@ class FunctionGenerator:
                 hint="Leave answer_regex and answer_schema out.",
             )
         shaped(call, (), self._call.name)
+        if call.top_k:
+            raise FieldRefused("top_k", self._call.name)
         prompt_ids: list[int] = call.input_ids.tolist()
         stop = [self._delimiter] if call.stop_at_step and self._delimiter else []
         options = {

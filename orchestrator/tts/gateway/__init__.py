@@ -2,7 +2,7 @@
 docs/reference/gateway-api.md.
 
     HTTP (uvicorn) ──► app ──► answer/ ──► tts.session
-                           └─► pooling, tokens, status, page
+                           └─► pooling, rerank, tokens, status, page
 
 | module | job |
 |---|---|
@@ -17,7 +17,7 @@ docs/reference/gateway-api.md.
 | answer/ | from a request for text to its answer: prompts, samples, searches, what is sent |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | tools/ | calls of tools in texts, chats and schemas; votes of candidates. Pure |
-| pooling, tokens | scores of steps; texts and token ids |
+| pooling, rerank, tokens | scores of steps; answers by their scores; texts and token ids |
 | model_card | what a request to a model can set, and what to ask it |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |

@@ -21,6 +21,7 @@ from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .pooling import pooling
+from .rerank import rerank
 from .service import Service, authenticate
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
@@ -28,12 +29,13 @@ from .tokens import detokenize, tokenize, tokenizer_info
 logger = logging.getLogger(__name__)
 
 CHAT_COMPLETIONS, COMPLETIONS, POOLING = "/v1/chat/completions", "/v1/completions", "/pooling"
-RESPONSES = "/v1/responses"
+RESPONSES, RERANK = "/v1/responses", "/v1/rerank"
 ID_PREFIXES = {
     CHAT_COMPLETIONS: "chatcmpl-",
     COMPLETIONS: "cmpl-",
     RESPONSES: "resp_",
     POOLING: "pool-",
+    RERANK: "rerank-",
 }
 """Beginning of the ids that are made here."""
 FOLDERS = (MODEL, FOLDER)
@@ -41,8 +43,8 @@ FOLDERS = (MODEL, FOLDER)
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER})
 """Paths that need no key: the page asks for one."""
 SERVED = (
-    f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES} and {POOLING} (scores) are served: "
-    "see /openapi.json"
+    f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES}, {RERANK} and {POOLING} (scores) are "
+    "served: see /openapi.json"
 )
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
@@ -59,6 +61,7 @@ class App:
             "/v1/models": ("GET", list_models),
             MODEL: ("GET", one_model),
             POOLING: ("POST", pooling),
+            RERANK: ("POST", rerank),
             "/tokenize": ("POST", tokenize),
             "/detokenize": ("POST", detokenize),
             "/tokenizer_info": ("GET", tokenizer_info),
@@ -75,13 +78,16 @@ class App:
         if scope["type"] != "http":
             return
         service = self._service
-        path: str = scope["path"]
+        path = scope["path"].rstrip("/") or "/"
+        scope = {**scope, "path": path}
         path = next((folder for folder in FOLDERS if path.startswith(folder)), path)
         method, handler = self._routes.get(path, ("", _nothing))
         record = service.recorder.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
         exchange.identify(ID_PREFIXES.get(path, "req-"))
         record.trace_parent = exchange.header(b"traceparent")
+        if service.settings.keep_addresses and scope.get("client"):
+            record.client = scope["client"][0]
         drain, task = service.drain, asyncio.current_task()
         probes = path in PROBES  # a gateway that drains answers those, but waits for none
         if task and not probes:

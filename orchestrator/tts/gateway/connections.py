@@ -100,6 +100,8 @@ class LimitedProtocol(HttpToolsProtocol):
     _header_bytes = 0
     """Of the request whose headers come now, or are to come."""
     _in_headers = True
+    _completed = False
+    """Whether a request was complete in the bytes that are parsed: what follows it has few."""
     _answered: RequestResponseCycle | None = None
     """The request whose answer is sent; `cycle` is the last one, which may have to wait."""
 
@@ -122,9 +124,9 @@ class LimitedProtocol(HttpToolsProtocol):
         """Parse what has come."""
         if self._lingers:
             return
-        before = self._in_headers
+        before, self._completed = self._in_headers, False
         super().data_received(data)
-        if before and self._in_headers:
+        if before and self._in_headers and not self._completed:
             self._header_bytes += len(data)
             refused = self._lingers or self.transport.is_closing()
             if self._header_bytes > MAX_HEADERS and not refused:
@@ -135,12 +137,20 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
 
+    def on_message_complete(self) -> None:
+        """A request is complete."""
+        self._completed = True
+        super().on_message_complete()
+
     def on_headers_complete(self) -> None:
-        """A request can be answered, unless its headers are too long."""
+        """A request can be answered, unless its headers are too long or name no host, or two."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEADERS:
             self._header_bytes = size
             raise ValueError("too long")  # the parser stops, and 400 is sent, as below
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() != "1.0"):
+            raise ValueError("RFC 9112, 3.2")
         self._in_headers, self._header_bytes = False, 0
         self._cancel_alarm()
         super().on_headers_complete()

@@ -35,9 +35,13 @@ CREATE TABLE IF NOT EXISTS keys (
     tokens_per_day INTEGER,
     tokens_per_month INTEGER,
     expires REAL,
-    models TEXT
+    models TEXT,
+    created_by TEXT,
+    revoked_by TEXT
 )
 """
+_ADDED = {"keys": ("created_by", "revoked_by"), "requests": ("client",)}
+"""Columns that a file of an earlier version lacks, all of them texts."""
 
 
 class DatabaseUnusable(ConfigError):
@@ -60,6 +64,11 @@ def connected(file: Path, *tables: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         for table in (_KEYS, *tables):
             connection.execute(table)
+        for table, columns in _ADDED.items():
+            there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns if there else ():
+                if column not in there:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
         _take_over(connection, file.with_name("keys.db"))
     except BaseException:
         connection.close()
@@ -89,9 +98,12 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:
     """What is said of a file that cannot be used."""
+    full = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR"))
     return DatabaseUnusable(
         f"The keys, usage and requests in {file} cannot be used: {error}.",
-        hint="Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
+        hint="Free some space on its disk, or correct what else is wrong with that."
+        if full
+        else "Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
     )
 
 

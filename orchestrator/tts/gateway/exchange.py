@@ -7,6 +7,7 @@ gateway's own end.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 import time
 from asyncio import timeout
@@ -77,7 +78,7 @@ class Exchange:
         Raises ApiError for a body that is larger or does not come.
         """
         if self._body is None:
-            self._body = await self._whole_body(most)
+            self._body = (await self._whole_body(most)).removeprefix(codecs.BOM_UTF8)
         return self._body
 
     async def _whole_body(self, most: int) -> bytes:

@@ -18,9 +18,15 @@ from tts.strategies.catalog import find_strategy
 from .answer.generation import PLAIN_TEMPERATURE, PLAIN_TOP_P
 from .service import Service
 
-SAMPLING = ("temperature", "top_p", "max_tokens")
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 """Parameters of a search that plain generation has as well."""
-_PLAIN = {"temperature": PLAIN_TEMPERATURE, "top_p": PLAIN_TOP_P, "max_tokens": None}
+_PLAIN = {
+    "temperature": PLAIN_TEMPERATURE,
+    "top_p": PLAIN_TOP_P,
+    "top_k": 0,
+    "min_p": 0.0,
+    "max_tokens": None,
+}
 _SEED = "The same seed gives the same answer."
 _GENERAL = (
     "What is the sum of the first 50 odd numbers?",

@@ -14,6 +14,7 @@ from .openai.requests import (
     CompletionRequest,
     DetokenizeRequest,
     PoolingRequest,
+    RerankRequest,
     TokenizeRequest,
 )
 from .openai.responses import ResponsesRequest
@@ -24,6 +25,7 @@ _POSTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/v1/completions": (CompletionRequest, "Complete prompts, or search for an answer to one"),
     "/v1/responses": (ResponsesRequest, "Answer a conversation as a response, which is not stored"),
     "/pooling": (PoolingRequest, "Score the steps of an answer"),
+    "/v1/rerank": (RerankRequest, "Order answers to a question by their scores"),
     "/tokenize": (TokenizeRequest, "Token ids of a text or a chat"),
     "/detokenize": (DetokenizeRequest, "Text of token ids"),
 }

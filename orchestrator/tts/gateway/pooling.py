@@ -17,19 +17,16 @@ from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.prompting.context import score_calls
+from tts.prompting.step_ends import steps_of
 from tts.search import significant
-from tts.session.doubts import doubts
+from tts.session.doubts import doubts, probability_of
 from tts.strategies.parameters import scores_answers
 
 from .answer.prompts import filter_messages, problem_of, require_length, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
-from .openai.requests import PoolingRequest
+from .openai.requests import MAX_SCORES, PoolingRequest
 from .service import Service, admit, read, strategy_of
-
-QWEN_MARK = "<extra_0>"
-MAX_STEPS = 1024
-"""Steps of one request at most: each is a request to the verifier."""
 
 
 async def pooling(service: Service, exchange: Exchange) -> None:
@@ -39,13 +36,14 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     exchange.record.model = request.model
     problem, calls = await _calls(service, request)
     tokens = len(calls[-1].input_ids)
-    exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     admit(service, exchange, tokens, search=False)
+    exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     exchange.record.t2 = time.monotonic()
     results = await service.session.score_calls(calls)
     scores = [result.score for result in results]
     exchange.record.search_tokens = written = sum(result.tokens for result in results)
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
+    probability = probability_of(service.deployment, scores[-1])
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
         "id": exchange.record.id,
@@ -58,15 +56,9 @@ async def pooling(service: Service, exchange: Exchange) -> None:
             "completion_tokens": written,
             "total_tokens": tokens + written,
         },
-        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1])},
+        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1], probability)},
     }
     await exchange.respond(msgspec.json.encode(body))
-
-
-def steps_of(answer: str, delimiter: str) -> list[str]:
-    """The steps of an answer, without those that say nothing."""
-    parts = answer.split(QWEN_MARK if QWEN_MARK in answer else delimiter)
-    return [part for part in parts if part.strip()]
 
 
 async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, list[ScoreCall]]:
@@ -87,9 +79,9 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     await filter_messages(service.filters, request.messages)
     problem = problem_of(asked)
     steps = steps_of(said.text, service.deployment.generator.step_delimiter)
-    if not 1 <= len(steps) <= MAX_STEPS:
+    if not 1 <= len(steps) <= MAX_SCORES:
         raise bad_request(
-            f"The last message has {len(steps):,} steps; 1 to {MAX_STEPS:,} can be scored.",
+            f"The last message has {len(steps):,} steps; 1 to {MAX_SCORES:,} can be scored.",
             "messages",
         )
     question = problem.full_question
@@ -97,9 +89,11 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     return problem, calls[-1:] if scores_answers(service.deployment) else calls
 
 
-def calls_of(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:
+def calls_of(
+    models: Models, question: str, steps: Sequence[str], field: str = "messages"
+) -> list[ScoreCall]:
     """One call for each step; raises ApiError for what the verifier cannot read."""
     try:
         return score_calls(models, question, steps)
     except DatasetError as error:
-        raise bad_request(error.message, "messages", "context_length_exceeded") from None
+        raise bad_request(error.message, field, "context_length_exceeded") from None

@@ -29,6 +29,7 @@ IGNORED = "x-tts-ignored"
 _MOST_NAMED = 20
 
 T = TypeVar("T", bound=Struct)
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Settings:
     """Base URL of an OpenTelemetry collector; None: as OpenTelemetry's variables say."""
     keep_prompts: bool = False
     """Whether the log of requests has prompts and answers."""
+    keep_addresses: bool = True
+    """Whether the log of requests has the addresses of clients."""
 
 
 @dataclass
@@ -118,19 +121,26 @@ def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
             code="model_not_found",
             param="model",
         )
-    if exchange.key is not None and not exchange.key.may_use(model):
-        raise ApiError(
-            403,
-            f"This key may not use {quoted(model)}; GET /v1/models lists what it may.",
-            code="model_not_allowed",
-            param="model",
-        )
+    require_allowed(exchange, model)
     return model.partition(":")[2] or None
 
 
+def require_allowed(exchange: Exchange, *models: str, param: str = "model") -> None:
+    """Raise ApiError unless the request's key may use one of these models."""
+    if exchange.key is not None and not any(map(exchange.key.may_use, models)):
+        raise ApiError(
+            403,
+            f"This key may not use {quoted(models[0])}; GET /v1/models lists what it may.",
+            code="model_not_allowed",
+            param=param,
+        )
+
+
 async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, bytes]:
-    """The request in a body, and the body; raises ApiError."""
+    """The request in a body, and the body; it is charged as a request. Raises ApiError."""
     body = await exchange.body(service.settings.max_body)
+    if (key := exchange.key) is not None:
+        _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
     request, ignored = read_request(kind, body)
     if ignored:
         exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MOST_NAMED]))
@@ -138,15 +148,21 @@ async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, 
 
 
 def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) -> None:
-    """Charge the request to its key, which may use so many tokens; raises ApiError (429)."""
+    """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
     if exchange.key is not None:
         key = exchange.key
         spent = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
         admitted = service.limiter.admit(
             key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search, spent=spent
         )
+        exchange.admission = _require(admitted, exchange)
         exchange.extra_headers += admitted.headers
-        if isinstance(admitted, Refusal):
-            raise ApiError(429, admitted.message, code=admitted.code)
-        exchange.admission = admitted
     exchange.record.t1 = time.monotonic()
+
+
+def _require(admitted: Outcome | Refusal, exchange: Exchange) -> Outcome:
+    """What was admitted; raises ApiError for what was not."""
+    if isinstance(admitted, Refusal):
+        exchange.extra_headers += admitted.headers
+        raise ApiError(429, admitted.message, code=admitted.code)
+    return admitted

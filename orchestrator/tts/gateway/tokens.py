@@ -12,11 +12,12 @@ from .answer.thinking import template_variables
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .service import Service, admit, read
+from .service import Service, admit, read, require_allowed
 
 
 async def tokenize(service: Service, exchange: Exchange) -> None:
     """The token ids of a text or a chat."""
+    require_allowed(exchange, *service.models)
     request, _ = await read(service, exchange, TokenizeRequest)
     admit(service, exchange, 0, search=False)
     tokenizer, context = service.generator.models.generator, service.generator.context
@@ -26,7 +27,9 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         texts = [message.text for message in request.messages]
         models = service.generator.models
         models = models.asked_with(template_variables(models, request))
-        text = partial(chat_text, models, request)
+
+        def text() -> str:
+            return chat_text(models, request)[0]
     else:
         texts = [request.prompt or ""]
         special = request.add_special_tokens
@@ -39,6 +42,7 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
 
 async def detokenize(service: Service, exchange: Exchange) -> None:
     """The text of token ids."""
+    require_allowed(exchange, *service.models)
     request, _ = await read(service, exchange, DetokenizeRequest)
     admit(service, exchange, 0, search=False)
     tokenizer = service.generator.models.generator
@@ -49,6 +53,7 @@ async def detokenize(service: Service, exchange: Exchange) -> None:
 
 async def tokenizer_info(service: Service, exchange: Exchange) -> None:
     """Facts for a client that formats chats itself."""
+    require_allowed(exchange, *service.models)
     tokenizer = service.generator.models.generator
     info: dict[str, Any] = {
         name: tokenizer.special(name) or None

@@ -7,6 +7,8 @@
 |---|---|
 | extract | the answer that a text states: its last box, or what it calls the final answer |
 | canonical | a cheap normal form, of JSON too: equal strings are equal answers |
+| notation | unicode mathematics and numbers, in the LaTeX that math-verify reads |
+| units | units, money and number bases: answers as quantities |
 | screen | refuses what would only burn a worker (towers, factorials) |
 | readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
@@ -15,7 +17,10 @@
 | worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
 | grader | the public `Grader`: the worker processes, and what they have replied |
+| code_blocks | the code of a completion |
+| code_tests | the tests of a code problem: what they need, and what makes them useless |
 | code | answers in code: right if the problem's tests pass |
+| code_harness | the tests and the answer, in two processes of the sandbox |
 | votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.

@@ -13,8 +13,11 @@ import re
 from decimal import Context, Decimal
 from typing import Any, NoReturn
 
+from .notation import in_latex
+
 _COMMAND = re.compile(r"\\([A-Za-z]+|!\s*|.)", re.DOTALL)
 _RENAMED = dict.fromkeys(["dfrac", "tfrac", "cfrac"], r"\frac")
+_RENAMED |= {"le": r"\leq", "ge": r"\geq"}
 _RENAMED |= dict.fromkeys([",", ";", ":", " ", "\n", "quad", "qquad"], " ")
 
 # Sizing before | is kept: without it, |a|b|c| could be either of two nestings.
@@ -24,6 +27,7 @@ _DELIMITER = re.compile(r"\s*(?:[()\[\]]|\\[{}])")
 _LETTER = re.compile(r"[^\W\d_]")
 _SPACES = re.compile(r"\s+")
 _LOOSE_SPACE = re.compile(r"(?<![^\W_]) | (?![^\W_])")  # a space that does not part two words
+_FAMILY = re.compile(r"\\\{([^:|,]+?)(?::|\||\\mid ?)([A-Za-z]\\in.+)\\\}")  # {2k : k in Z}
 _GROUPED = re.compile(
     r"[+-]?[1-9]\d{0,2}(?P<separator>[ ,]|\{,\})\d{3}(?:(?P=separator)\d{3})*(?:\.\d+)?", re.ASCII
 )
@@ -35,13 +39,15 @@ def canonical(answer: str) -> str:
     """The normal form of `answer`; takes time linear in its length."""
     if (form := json_form(answer)) is not None:
         return form
-    text = _COMMAND.sub(_rename, without_dollars(trimmed(answer)).replace("−", "-"))
+    text = _COMMAND.sub(_rename, without_dollars(trimmed(in_latex(answer))))
     text = _SPACES.sub(" ", text).strip()
     if len(text) > 1 and text.endswith(".") and not text.endswith(".."):
         text = text[:-1]
     if grouped := _GROUPED.fullmatch(text):
         text = text.replace(grouped["separator"], "")
     text = _LOOSE_SPACE.sub("", text)
+    if text.endswith(r"\}") and (family := _FAMILY.fullmatch(text)):
+        text = f"{family[1]},{family[2]}"
     number = _NUMBER.fullmatch(text)
     return _plain(number) if number else text
 

@@ -1,85 +1,26 @@
-"""Answers in code: taken out of a text, and right if the problem's tests pass, in the sandbox.
+"""Answers in code are right if the problem's tests pass, in the sandbox.
 
-A program is put together as the datasets' own harnesses do it: HumanEval's prompt, the answer, the
-test and the call of `check` (github.com/openai/human-eval, execution.py); MBPP's answer, its set-up
-and the assertions of `test_list`. The tests run in the process of the answer, as theirs do: they
-tell what works, and do not hold against code that is written to deceive them.
+The tests run in a process beside that of the answer, which sees what it is called with and no more
+(`code_harness`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
-import secrets
+import logging
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from tts.build.sandbox import Failure, Sandbox
 from tts.build.spec import ExecutionSpec
-from tts.build.thinking import answer_part
 
+from .code_tests import CodeTests
 from .verdict import Outcome, Reason, Verdict
 
-_BLOCK = re.compile(r"^[ \t]*(```+|~~~+)[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.M)
-# the token tells that the end was reached: the answer may end the process by itself
-_HARNESS = """
-import json, os, sys, types
-def run():
-    asked = json.load(sys.stdin)
-    told, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0), os.dup2(nothing, 1)
-    module = sys.modules["candidate"] = types.ModuleType("candidate")
-    exec(compile(asked["program"], "candidate.py", "exec"), module.__dict__)
-    os.write(told, asked["token"].encode())
-run()
-"""
+_HARNESS = (Path(__file__).parent / "code_harness.py").read_text(encoding="utf-8")
 
-
-def extract_code(text: str) -> str | None:
-    """The last fenced block of a completion, else all of it; None if there is nothing.
-
-    It is read behind the completion's thinking. A block that was cut off counts.
-    """
-    if (said := answer_part(text)) is None:
-        return None
-    blocks = _BLOCK.findall(said)
-    code: str = (blocks[-1][1] if blocks else said).rstrip()
-    return code.strip("\n") or None
-
-
-@dataclass(frozen=True)
-class CodeTests:
-    """The tests of a problem."""
-
-    before: str
-    """What stands before the answer."""
-    after: str
-    """What stands behind it, and fails if it is wrong."""
-    entry_point: str = ""
-    """The function that `before` ends with, unless the answer defines it anew."""
-    asserts: tuple[str, ...] = ()
-    """The assertions, where the problem names them one by one."""
-
-    def program(self, code: str) -> str:
-        """The answer with its tests: it ends without an error if they pass."""
-        continues = self.entry_point and not re.search(
-            rf"^(async )?def {re.escape(self.entry_point)}\b", code, re.M
-        )
-        return f"{self.before}{'' if continues else chr(10)}{code}\n{self.after}\n"
-
-
-def tests_of(extra: Mapping[str, Any]) -> CodeTests | None:
-    """The tests among what a problem has besides its question; None if there are none."""
-    match extra:
-        case {"prompt": str(prompt), "entry_point": str(name), "test": str(test)} if test.strip():
-            return CodeTests(prompt, f"{test}\ncheck({name})", name)
-        case {"test_list": [*tests]} if tests and all(isinstance(test, str) for test in tests):
-            imports = "\n".join(map(str, extra.get("test_imports", ())))
-            after = "\n".join([str(extra.get("test_setup_code", "")), *tests])
-            return CodeTests(imports, after, asserts=tuple(tests))
-    return None
+logger = logging.getLogger(__name__)
 
 
 class SameText:
@@ -96,8 +37,8 @@ class CodeGrader:
     """Runs the tests of code problems."""
 
     def __init__(self, spec: ExecutionSpec) -> None:
-        self._sandbox = Sandbox(spec)
-
+        # the tests are a process beside the answer's
+        self._sandbox = Sandbox(spec.model_copy(update={"processes": spec.processes + 1}))
         self._can_run = False
 
     def require(self) -> None:
@@ -106,12 +47,72 @@ class CodeGrader:
             self._sandbox.require()
         self._can_run = True
 
-    async def passes(self, tests: CodeTests, code: str) -> Verdict:
-        """Whether the tests pass; an answer that hangs or uses up what it may is wrong."""
-        token = secrets.token_hex(16)
-        given = json.dumps({"program": tests.program(code), "token": token}).encode()
-        ended = await self._sandbox.run([sys.executable, "-I", "-c", _HARNESS], given)
-        if ended.failure is Failure.NOT_STARTED:
+    async def passes(self, tests: CodeTests, code: str, *, together: bool = False) -> Verdict:
+        """Whether the tests pass; an answer that hangs or uses up what it may is wrong.
+
+        `together` runs the tests in the process of the answer.
+        """
+        job = {
+            "program": tests.program(code),
+            "imports": tests.imports,
+            "tests": tests.tests,
+            "names": [*dict.fromkeys([*tests.names, *tests.free_names])],
+            "together": together,
+        }
+        command = [sys.executable, "-I", "-c", _HARNESS]
+        failure = (await self._sandbox.run(command, json.dumps(job).encode())).failure
+        if failure is Failure.NOT_STARTED:
             return Verdict(Outcome.UNDECIDED, Reason.CRASHED)
-        right = ended.failure is None and ended.output == token.encode()
-        return Verdict(Outcome.EQUAL if right else Outcome.DIFFERENT, Reason.TESTS)
+        return Verdict(Outcome.DIFFERENT if failure else Outcome.EQUAL, Reason.TESTS)
+
+
+class ProblemTests:
+    """The tests of a problem, and whether its published solution passes them."""
+
+    def __init__(
+        self, grader: CodeGrader, tests: CodeTests, solution: str | None, name: str
+    ) -> None:
+        """`name` is the problem's, for a warning."""
+        self._grader = grader
+        self._tests = tests
+        self._solution = solution
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._is_tried = solution is None
+        self._runs_together: bool | None = False
+        """None where the published solution passes in neither way."""
+
+    async def passes(self, code: str) -> Verdict:
+        """Whether the tests pass.
+
+        When one has failed the published solution is tried, once: tests that it fails say nothing
+        of an answer, and those that it passes in their own process alone are run so.
+        """
+        if self._runs_together is False:
+            verdict = await self._grader.passes(self._tests, code)
+            if verdict.outcome is not Outcome.DIFFERENT:
+                return verdict
+            await self._try_solution()
+            if self._runs_together is False:
+                return verdict
+        if self._runs_together:
+            return await self._grader.passes(self._tests, code, together=True)
+        return Verdict(Outcome.UNDECIDED, Reason.BROKEN_TESTS)
+
+    async def _try_solution(self) -> None:
+        async with self._lock:
+            if self._is_tried or self._solution is None:
+                return
+            for together in (False, True):
+                passed = await self._grader.passes(self._tests, self._solution, together=together)
+                if passed.equal:
+                    self._runs_together = together
+                    break
+            else:
+                self._runs_together = None
+                logger.warning(
+                    "problem %s: its published solution fails its tests, so that they do not say "
+                    "whether an answer is right",
+                    self._name,
+                )
+            self._is_tried = True

@@ -13,25 +13,19 @@ import sympy  # type: ignore[import-untyped]
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
 from .canonical import trimmed, without_dollars
-from .invariants import sketch_of
+from .invariants import is_inequality, sketch_of
+from .notation import readable
 from .sketch import Parsed, same, separated
+from .units import without_unit
 from .verdict import Outcome, Reason, Verdict
 
 # math-verify looks for LaTeX inside an environment; a bare answer gets one.
 _ENVIRONMENT = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\boxed")
-# A number as programs print it, "3.54e-07"; "2e-10" may well be twice Euler's number less ten.
-_PRINTED = re.compile(
-    r"(?<![\w.^])(?:(?P<decimals>\d*\.\d+|1)|(?P<digits>\d+(?=[eE]\d|[eE][+-]0|E)))"
-    r"\s*(?:[eE]|\\(?:mathrm|text)\{[eE]\})\s*(?P<brace>\{)?(?P<exponent>[+-]?\d{1,5})(?(brace)\})(?![\d.])",
-    re.ASCII,
+# Terms that are left out.
+_ELISION = re.compile(
+    r"(?P<separator>[,;+*]|\\(?:cdot|times)(?![a-z]))\s*"
+    r"(?:\\[lc]?dots[cbm]?(?![A-Za-z])|\.{3}|…)"
 )
-_BARE_EXPONENT = re.compile(r"(?:\^|\*\*)\s*([+-]?\d+)", re.ASCII)
-_RAISED = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴-⁹]+")
-_LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
-# Terms that are left out. "0.333..." has none: there the dots say that the digits go on.
-_DOTS = r"(?:\\[lc]?dots[cbm]?(?![A-Za-z])|\.{3}|…)"
-_ELISION = re.compile(rf"(?P<separator>[,;+*]|\\(?:cdot|times)(?![a-z]))\s*{_DOTS}")
-_ENDLESS = re.compile(rf"(?P<decimals>\.\d+)\s*{_DOTS}")
 _IN_BRACES = re.compile(r"(?:\\left\s*)?\\\{(?P<terms>.*?)(?:\\right\s*)?\\\}", re.DOTALL)
 _COUNTS = {sympy.Symbol(name, real=True): sympy.Symbol(name, positive=True) for name in "kmnN"}
 # Of words, "$5" and "= 5" the number is the answer; of a formula that cannot be parsed it is not.
@@ -59,7 +53,13 @@ def compare(prediction: str, reference: str) -> Verdict:
     for target in readings_of(prediction):
         for gold in readings_of(reference):
             try:
-                if verify(gold, target, timeout_seconds=None, raise_on_error=True):
+                if verify(
+                    gold,
+                    target,
+                    allow_set_relation_comp=True,
+                    timeout_seconds=None,
+                    raise_on_error=True,
+                ):
                     return Verdict(Outcome.EQUAL, Reason.MATH)
             except MemoryError:
                 raise
@@ -76,8 +76,7 @@ def readings_of(answer: str) -> tuple[Any, ...]:
 
     Its own time limit is off: it uses SIGALRM and cannot interrupt C; the worker has a better one.
     """
-    answer = _PRINTED.sub(_power_of_ten, _RAISED.sub(_lowered, trimmed(answer)))
-    answer = _ENDLESS.sub(r"\g<decimals>", _BARE_EXPONENT.sub(r"^{\1}", answer))
+    answer = readable(without_unit(trimmed(answer)))
     if _ELISION.search(answer):  # what is left out is a term of its own, and the order counts
         answer = _ELISION.sub(r"\g<separator>\\Upsilon ", answer)
         answer = without_dollars(answer)
@@ -87,17 +86,16 @@ def readings_of(answer: str) -> tuple[Any, ...]:
     kinds = [LatexExtractionConfig(), ExprExtractionConfig()]
     if not _NUMBER_IN_TEXT.search(answer):
         kinds.pop()
-    return tuple(parse(text, kinds, parsing_timeout=None))
+    return tuple(map(_with_imaginary_unit, parse(text, kinds, parsing_timeout=None)))
 
 
-def _power_of_ten(number: re.Match[str]) -> str:
-    digits = number["decimals"] or number["digits"]
-    power = rf"{digits}\times 10^{{{int(number['exponent'])}}}"
-    return f"({power})" if number.string[: number.start()].rstrip().endswith("/") else power
-
-
-def _lowered(exponent: re.Match[str]) -> str:
-    return f"^{{{exponent[0].translate(_LOWERED)}}}"
+def _with_imaginary_unit(reading: Any) -> Any:
+    """A formula in which i is the imaginary unit, where it can be."""
+    letters = {s: sympy.I for s in getattr(reading, "free_symbols", ()) if s.name == "i"}
+    try:
+        return reading.xreplace(letters) if letters else reading
+    except (TypeError, NotImplementedError):  # an inequality, an interval
+        return reading
 
 
 _sympy_expr_eq = math_verify.grader.sympy_expr_eq
@@ -108,6 +106,7 @@ def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
 
     The sketches decide first, at any size, on what differs and what is the same.
     """
+    gold, target = _as_union(gold, target), _as_union(target, gold)
     one, two = _sketch(gold), _sketch(target)
     if separated(one, two):
         return False
@@ -116,6 +115,15 @@ def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
     if _is_with_roots(gold) and isinstance(target, sympy.Expr):
         gold, target = gold.xreplace(_COUNTS), target.xreplace(_COUNTS)
     return _sympy_expr_eq(gold, target, *options, **more)
+
+
+def _as_union(formula: Any, other: Any) -> Any:
+    """The union that "x < 1 or x > 2" is, if the other answer is one."""
+    if isinstance(formula, sympy.FiniteSet) and isinstance(other, sympy.Union):
+        return (
+            sympy.Or(*formula.args).as_set() if all(map(is_inequality, formula.args)) else formula
+        )
+    return formula
 
 
 def _is_with_roots(formula: Any) -> bool:

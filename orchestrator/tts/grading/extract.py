@@ -1,8 +1,9 @@
 r"""The final answer written in a text. Pure, and linear in the length of any text.
 
 A completion states its answer in `\boxed{...}`. One without a complete box states it where lm-eval
-and math-verify look first: after "final answer is", "Answer:" or "####", and, where there is none
-of these, in a sentence "The answer is 5." that states mathematics. Beyond these words nothing is
+and math-verify look first: in `<answer>`, after "final answer is", "Answer:" or "####", and, where
+there is none of these, in a sentence "The answer is 5." that states mathematics; and so in Spanish,
+German, French and Chinese. Beyond these words nothing is
 guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
 extraction gives sympy objects and takes any time; here the answer is text, which a test compares
 with math-verify's extraction.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from tts.build.thinking import answer_part
+from tts.build.thinking_families import answer_part
 
 # An escaped character is one token, so that \{ and \\ never look like the braces of a group.
 _TOKEN = re.compile(r"\\(?P<box>boxed|fbox)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
@@ -24,24 +25,34 @@ _UNBRACED = re.compile(r"\s*(?P<answer>-?\d[\d.,/]*|[A-Za-z](?![A-Za-z]))")
 # What announces an answer, from the most certain words to the least. Sources: math-verify's regular
 # expressions that are anchored at "final answer is" and "answer:", and those of lm-eval for Minerva
 # ("final answer is ... I hope it is correct") and GSM8K ("####").
+_IS = (
+    r"(?:\b(?:(?:the|our|my) answer is|la respuesta (?:correcta )?es|die antwort (?:ist|lautet)"
+    r"|la réponse est(?: donc)?)|答案[是为為])"
+)
 _ANNOUNCED = (
-    re.compile(r"\bfinal answer(?:\s+is\b|[*_]*:)[*_]*:?\s*[*_]*", re.IGNORECASE),
     re.compile(
-        r"(?:^[ \t>#*_]*(?:the )?answer[*_]*:|\bthe answer is:"
-        r"|^[#*][ \t#*_]*(?:final )?answer[*_]*$)[*_]*\s*[*_]*",
+        r"(?:\b(?:final answer|respuesta final|endgültige antwort|réponse finale)"
+        r"(?:\s+(?:is|es|ist|lautet|est)\b|[*_]*\s?:)|最[终後后]答案[*_]*\s?[是为為:：])"
+        r"[*_]*[:：]?\s*[*_]*",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:^[ \t>#*_]*(?:(?:the )?answer|respuesta|antwort|réponse|答案)[*_]*\s?[:：]"
+        rf"|{_IS}[:：]|^[#*][ \t#*_]*(?:final )?answer[*_]*$)[*_]*\s*[*_]*",
         re.IGNORECASE | re.MULTILINE,
     ),
 )
+_TAGGED = re.compile(r"<answer>([^<]*(?:<(?!/?answer>)[^<]*)*)</answer>")  # as R1 writes it
 # The sentence that ends the solutions of lm-eval's few-shot prompts for GSM8K. A step may say it of
 # a part of the problem, so it counts only where nothing more certain is announced.
 _IN_A_SENTENCE = re.compile(
-    r"\b(?:the|our|my) answer is[ \t]+(?=[*_]*(?:\$|-?\\|[-€£(]*\d|\((?-i:[A-J])\)))", re.IGNORECASE
+    rf"{_IS}[ \t]*(?=[*_]*(?:\$|-?\\|[-€£(]*\d|\((?-i:[A-J])\)))", re.IGNORECASE
 )
 _AFTER_HASHES = re.compile(r"^####[ \t]+([$€£]?-?\d[\d.,]*%?)[ \t]*$", re.MULTILINE)
 
 _MOST_STATED = 500  # characters of an answer without a box; a limit for the patterns below
 _FENCED = r"(?:\$\$[^$]+\$\$|\$(?:[^$\n\\]|\\.)+\$|\\\([^\n]+?\\\)|\\\[.+?\\\])"
-_SENTENCE = re.compile(rf"(?:{_FENCED}|[^\n.]|\.(?=\S))+", re.DOTALL)
+_SENTENCE = re.compile(rf"(?:{_FENCED}|[^\n.。，]|\.(?=\S)|，(?![\u4e00-\u9fff]))+", re.DOTALL)
 _LIST = re.compile(
     rf"(?P<first>{_FENCED})(?P<more>(?:\s*(?:,|,?\s*and|,?\s*or)\s*{_FENCED})*)", re.DOTALL
 )
@@ -55,7 +66,7 @@ _AFTER_A_VERB = re.compile(
 )
 _FENCE = re.compile(r"(?!^)(?<!\\)\$|^\$(?!\d)|\\[(\[]")
 _WORD = re.compile(r"[^\W\d_]")
-_TWO_WORDS = re.compile(r"[^\W\d_]{2,}[\s,]+[^\W\d_]{2,}")
+_TWO_WORDS = re.compile(r"[^\W\d_]{2,}[\s,]+[^\W\d_]{2,}|\A[\u4e00-\u9fff]+[^\u4e00-\u9fff]")
 
 
 def extract_answer(text: str) -> str | None:
@@ -105,6 +116,8 @@ def stated_answer(text: str) -> str | None:
     The last announcement of the most certain kind counts, and of it the rest of the sentence if
     that is mathematics or one word: "the final answer is greater than $5$" states no answer.
     """
+    if tagged := _TAGGED.findall(text):
+        return stated_answer(tagged[-1]) or _answer_at(tagged[-1].strip(), 0)
     for announcement in _ANNOUNCED:
         ends = [match.end() for match in announcement.finditer(text)]
         if ends:
@@ -138,7 +151,7 @@ def _answer_at(text: str, start: int) -> str | None:
             return None
         answer = said["answer"]
         return _without_fences(answer) if answer[0] in "$\\" else answer
-    return answer or None
+    return answer if answer.strip(".…") else None
 
 
 def _without_fences(environment: str) -> str | None:

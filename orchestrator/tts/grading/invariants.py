@@ -18,6 +18,7 @@ from sympy.core.numbers import (  # type: ignore[import-untyped]
     ImaginaryUnit,
     NumberSymbol,
 )
+from sympy.logic.boolalg import Boolean  # type: ignore[import-untyped]
 
 from .sketch import DIGITS, Kind, Sketch, Value
 
@@ -53,7 +54,7 @@ def sketch_of(formula: Any) -> Sketch | None:
     """The invariants of what math-verify parsed; None where none is certain."""
     if isinstance(formula, sympy.Tuple):
         return Sketch(Kind.TUPLE, parts=_sketches(formula.args))
-    if isinstance(formula, sympy.FiniteSet):
+    if isinstance(formula, sympy.FiniteSet) and not any(map(is_inequality, formula.args)):
         return Sketch(Kind.SET, parts=_sketches(formula.args))
     if isinstance(formula, sympy.Interval):
         brackets = ("(" if formula.left_open else "[") + (")" if formula.right_open else "]")
@@ -68,6 +69,11 @@ def sketch_of(formula: Any) -> Sketch | None:
         number = formula.args[0]
         return Sketch(Kind.PERCENTAGE, parts=_sketches((number, number / 100)))
     return _scalar(formula) if isinstance(formula, sympy.Expr) else None
+
+
+def is_inequality(formula: Any) -> bool:
+    """Whether it is one inequality, or several that hold at once."""
+    return isinstance(formula, Boolean) and not formula.is_Equality
 
 
 def _sketches(formulas: Any) -> tuple[Sketch | None, ...]:

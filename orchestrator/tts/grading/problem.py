@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .canonical import canonical, is_integer, json_form
+from .notation import in_latex
 from .readings import is_decimal_comma, is_same_choice, may_be_same_time
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
+from .units import in_one_measure
 from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
@@ -105,6 +107,11 @@ class ProblemGrader:
         for answer in pair:
             if answer.limit and not answer.parsed:
                 return answer.limit
+        quantities = in_one_measure(prediction, reference)
+        if quantities is None:
+            return Verdict(Outcome.DIFFERENT, Reason.UNITS)
+        if quantities != (prediction, reference):
+            return await self.equal(*quantities)
         for text, answer in zip((prediction, reference), pair, strict=True):
             if not answer.parsed:
                 if self.spent_s >= self._cpu_s:
@@ -163,7 +170,7 @@ def _look_at(text: str) -> _Answer:
     form = canonical(text)
     if json_form(text) is not None:  # equal to what has its form, and to nothing else
         return _Answer(form, False, Verdict(Outcome.DIFFERENT, Reason.JSON))
-    limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(text) else None
+    limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(in_latex(text)) else None
     return _Answer(form, is_integer(form), limit)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from .canonical import canonical
+from .notation import in_latex
 
 _WRAPPED = re.compile(r"\\(?:text|mathrm|textrm|textbf|mathbf)\s*\{([^{}]*)\}")
 _TIME = re.compile(
@@ -19,7 +20,10 @@ _TIME = re.compile(
 )
 _LETTER = re.compile(r"([A-J])|\(([A-J])\)")
 _OPERATOR = r"[-+*/^=<>,;)]|\\(?:cdot|times|div|pm|mp|cup|cap|in|le|leq|ge|geq|ne|neq)(?![A-Za-z])"
-_LABELLED = re.compile(rf"\(([A-J])\)(?:\s|~|\\[ ,;:]|\\quad)+(?![\s~]|\\[ ,;:]|{_OPERATOR})(?=.)")
+_LABELLED = re.compile(
+    rf"(?:\(([A-J])\)|([A-J])[.)])(?:\s|~|\\[ ,;:]|\\quad)+(?![\s~]|\\[ ,;:]|{_OPERATOR})(?=.)"
+    r"|(?i:option|choice)\s+\(?([A-J])\)?\Z"
+)
 _COMMA = re.compile(r"(?P<whole>[+-]?\d+)(?:,|\{,\})(?P<decimals>\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 _POINT = re.compile(r"-?\d+\.\d+", re.ASCII)
@@ -39,14 +43,14 @@ def may_be_same_time(answer: str, other: str) -> bool | None:
 def is_same_choice(answer: str, other: str) -> bool | None:
     """Whether two choices have one letter; None unless one is a letter and one is labelled with it.
 
-    The letter is "D" or "(D)", the labelled one "(D) 12 km". Two labelled ones are left to
-    math-verify, which compares their texts too.
+    The letter is "D" or "(D)", the labelled one "(D) 12 km", "D) 12 km" or "option D". Two
+    labelled ones are left to math-verify, which compares their texts too.
     """
     one, two = _unwrapped(answer), _unwrapped(other)
     for letter, labelled in ((one, two), (two, one)):
         choice, label = _LETTER.fullmatch(letter), _LABELLED.match(labelled)
         if choice and label:
-            return (choice[1] or choice[2]) == label[1]
+            return (choice[1] or choice[2]) == (label[1] or label[2] or label[3])
     return None
 
 
@@ -84,5 +88,5 @@ def _minutes(time: re.Match[str]) -> set[int]:
 
 def _unwrapped(answer: str) -> str:
     r"""An answer without dollars, `\text{...}` around its parts, and a full stop."""
-    text = _WRAPPED.sub(r"\1", answer.strip().strip("$"))
+    text = _WRAPPED.sub(r"\1", in_latex(answer).strip().strip("$"))
     return text.strip().removesuffix(".")

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     TIMES = "times of day"  # equal or different: two times of day, such as 4:30 p.m.
     CHOICES = "choices"  # equal or different: a letter, and a choice labelled with one
     DECIMAL_COMMA = "decimal comma"  # equal: 1.22, and a reference that writes 1,22
+    UNITS = "units"  # different: units that measure different things, such as 5 cm and 5 kg
     INVARIANTS = "invariants"  # different: what equal answers share differs (see sketch)
     MATH = "math-verify"  # equal or different: math-verify compared them
     TEXTS = "texts"  # different: two answers in code, by their text
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     BUDGET = "budget"  # undecided: the problem's answers have used up its CPU time
     MEMORY = "out of memory"  # undecided: the worker's memory cap was reached
     ERROR = "error"  # undecided: math-verify raised
+    BROKEN_TESTS = "broken tests"  # undecided: the published solution fails them, too
     CRASHED = "crashed"  # undecided: the worker died, twice
 
 

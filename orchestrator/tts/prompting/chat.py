@@ -1,17 +1,23 @@
-"""The generator's prompt as token ids."""
+"""The generator's prompt as token ids.
+
+What messages say is text: control tokens that they spell are none, but for the marks of thinking in
+the assistant's, which are the template's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tts.build.chat_template import TemplateFailed
 from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorRole
-from tts.build.thinking import Thinking
+from tts.build.thinking import Thinking, own_marks
+from tts.build.thinking_families import without_switches
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.problem import Turn
 
@@ -30,23 +36,17 @@ class MessageLost(CheckpointError):
         self.what = what
 
 
-def generator_prompt(
-    tokenizer: Tokenizer,
-    spec: GeneratorRole,
-    question: str,
-    history: Sequence[Turn] = (),
-    thinking: Thinking | None = None,
-) -> Ids:
-    """Token ids of the chat prompt that asks `question` after `history`, int32 [length].
+def generator_chat(
+    spec: GeneratorRole, question: str, history: Sequence[Turn] = ()
+) -> list[Message]:
+    """The chat that asks `question` after `history`.
 
-    The deployment's system prompt comes first unless the history has one of its own. Raises
-    CheckpointError as `chat_prompt` does.
+    The deployment's system prompt comes first unless the history has one of its own.
     """
     turns = [*history, Turn("user", question)]
     if spec.system_prompt and all(turn.role != "system" for turn in turns):
         turns.insert(0, Turn("system", spec.system_prompt))
-    messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-    return chat_prompt(tokenizer, messages, thinking)
+    return [{"role": turn.role, "content": turn.content} for turn in turns]
 
 
 def chat_prompt(
@@ -57,11 +57,39 @@ def chat_prompt(
     They end inside the thinking of a model that thinks.
     Raises CheckpointError if the chat template fails, or does not carry every message.
     """
+    messages = inert_chat(tokenizer, messages)
     text = tokenizer.chat(in_known_roles(tokenizer, messages), generation_prompt=True)
     require_messages(tokenizer, messages, text)
     if thinking:
         text = thinking.prompt(text)
     return np.asarray(tokenizer.encode(text), dtype=np.int32)
+
+
+def shown_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Sequence[Message]:
+    """A chat as its template is given it: inert, and in the roles that it shows."""
+    return in_known_roles(tokenizer, inert_chat(tokenizer, messages))
+
+
+def inert_chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A chat whose texts spell no control tokens (see `Tokenizer.inert`)."""
+    marks = own_marks(tokenizer)
+    return [
+        inert_texts(tokenizer, message, marks if message["role"] == "assistant" else ())
+        for message in messages
+    ]
+
+
+def inert_texts(tokenizer: Tokenizer, value: Any, keep: Collection[str] = ()) -> Any:
+    """The same value with every text in it made inert."""
+    inner = partial(inert_texts, tokenizer, keep=keep)
+    match value:
+        case str():
+            return tokenizer.inert(value, keep=keep)
+        case dict():
+            return {name: inner(each) for name, each in value.items()}
+        case list():
+            return list(map(inner, value))
+    return value
 
 
 def in_known_roles(tokenizer: Tokenizer, messages: Sequence[Message]) -> Sequence[Message]:
@@ -101,7 +129,7 @@ def takes_system(tokenizer: Tokenizer) -> bool:
 
 def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> None:
     """Raise MessageLost if a rendered chat does not carry every message in its turn."""
-    if (lost := _lost(messages, text)) is not None:
+    if (lost := _lost(messages, text, tokenizer.chat_template)) is not None:
         last = lost == len(messages) - 1
         which = "the last message" if last else f"message {lost + 1} of {len(messages)}"
         what = "the question" if last else f"what the {messages[lost]['role']} has said there"
@@ -111,19 +139,21 @@ def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: st
         )
 
 
-def _lost(messages: Sequence[Message], text: str) -> int | None:
-    """The first message that a rendered chat does not carry in its turn; None if it carries all."""
+def _lost(messages: Sequence[Message], text: str, template: str) -> int | None:
+    """The first message that a rendered chat does not carry in its turn; None if it carries all.
+
+    A word that switches the model's thinking may be taken out.
+    """
     place = 0
     for number, message in enumerate(messages):
         content = message["content"].strip()  # as templates do, Llama's among them
-        if message["role"] == "system":  # Mistral's has it in front of the last question
-            if content not in text:
-                return number
-            continue
         if message["role"] == "assistant":  # of earlier answers Qwen's drops the reasoning
             content = content.rpartition(_REASONED)[2].strip()
-        found = text.find(content, place)
-        if found < 0:
+        in_order = message["role"] != "system"  # Mistral's is in front of the last question
+        for form in (content, without_switches(content, template).strip()):
+            if (begin := text.find(form, place * in_order)) >= 0:
+                place = begin + len(form) if in_order else place
+                break
+        else:
             return number
-        place = found + len(content)
     return None

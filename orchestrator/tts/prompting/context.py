@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tts.search import NodePath, Stop, Thought
 from .models import Models
 
 NO_IDS = np.empty(0, dtype=np.int32)
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Context:
         """
         models, spec = models.asked_with(problem.chat_template_kwargs), models.deployment
         prompt, dialogue = models.prompts(problem)
+        if (thinking := models.thinking_about(problem)) != models.thinking:
+            models = replace(models, thinking=thinking)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:
             sizes.append(("verifier", dialogue, spec.verifier_model.max_seq_len))
@@ -192,7 +196,7 @@ class Context:
                 new.append(key)
             above = above[:-1]
         begun = self.verifier_ids(above) if above else self.dialogue
-        reused = _common(self.verifier_ids(node), begun) if self._read else 0
+        reused = common_length(self.verifier_ids(node), begun) if self._read else 0
         self._read.update(new)
         return reused
 
@@ -227,25 +231,27 @@ class Context:
         return known
 
 
-def _common(one: Ids, other: Ids) -> int:
+def common_length(one: Ids, other: Ids) -> int:
     """How many tokens both begin with."""
     length = min(len(one), len(other))
     differing = np.flatnonzero(one[:length] != other[:length])
     return int(differing[0]) if len(differing) else length
 
 
-def score_calls(models: Models, question: str, steps: Sequence[str]) -> list[ScoreCall]:
+def score_calls(
+    models: Models, question: str, steps: Sequence[str], extra: Mapping[str, Any] = NOTHING
+) -> list[ScoreCall]:
     """A request for the score of each step after those before it.
 
-    Raises DatasetError for a chain that is longer than the verifier's context, before anything of
-    it is sent.
+    `extra` is the problem's, for a verifier that takes text. Raises DatasetError for a chain that
+    is longer than the verifier's context, before anything of it is sent.
     """
     said = tuple(step.strip() for step in steps)
     chains = [said[:length] for length in range(1, len(said) + 1)]
     if models.takes_text or not said:
         delimiter = models.step_delimiter
         return [
-            ScoreCall(NO_IDS, question, chain, delimiter.join(steps[: len(chain)]))
+            ScoreCall(NO_IDS, question, chain, delimiter.join(steps[: len(chain)]), extra)
             for chain in chains
         ]
     if critic := models.critic:

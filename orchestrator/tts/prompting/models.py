@@ -9,17 +9,19 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from tts.build.spec import Deployment
-from tts.build.thinking import Thinking, thinking_of
-from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.thinking import Thinking, continued_thinking, thinking_of
+from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.build.verifiers.critique import Critic, critic
 from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
 from tts.problem import Problem
 from tts.search import Thought
 
-from .chat import generator_prompt
+from .chat import chat_prompt, generator_chat, shown_chat
 from .step_ends import first_step, split_steps
 from .stop_words import StopWord, delimiter_stop_words
 
+QUESTION = "What is it?"
+"""What a deployment's own chat asks, before there are any problems."""
 KEPT = 64
 """How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""
 
@@ -37,7 +39,8 @@ class Models:
     end_stop_words: tuple[StopWord, ...]
     """End-of-sequence ids beyond the first: an engine takes one end_id only."""
     thinking: Thinking | None = None
-    """How the generator thinks before it answers; None if it does not."""
+    """How the generator thinks before it answers; None if it does not. A chat may say otherwise:
+    `thinking_about`."""
     critic: Critic | None = None
     """How a verifier that writes is asked, in place of a dialogue."""
 
@@ -51,7 +54,8 @@ class Models:
         generator = Tokenizer(
             asked.tokenizer_folder, asked.chat_template_kwargs, asked.chat_template
         )
-        thinking = thinking_of(generator, asked.thinking)
+        chat = shown_chat(generator, generator_chat(asked, QUESTION))
+        thinking = thinking_of(generator, asked.thinking, chat)
         dialogue = writes = None
         if not text_verifier:
             spec = deployment.verifier_model
@@ -87,7 +91,22 @@ class Models:
         The dialogue is None for a verifier that takes text. Raises CheckpointError where the chat
         template refuses the conversation.
         """
-        return self._prompts(Problem("", problem.question, history=problem.history))
+        return self._prompts(Problem("", problem.question, history=problem.history))[:2]
+
+    def thinking_about(self, problem: Problem) -> Thinking | None:
+        """How the generator thinks about a problem: its chat may switch it; raises as `prompts`."""
+        return self._prompts(Problem("", problem.question, history=problem.history))[2]
+
+    def thinking_in(
+        self, chat: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Thinking | None:
+        """How the generator thinks before it answers a chat, which is as its template shows it."""
+        spec = self.deployment.generator.thinking
+        return thinking_of(self.generator, spec, chat, tools=tools, may_be_off=True)
+
+    def continued_thinking(self, chat: Sequence[Message]) -> Thinking | None:
+        """How the generator thinks that is to continue the last message of a chat."""
+        return continued_thinking(self.generator, self.deployment.generator.thinking, chat)
 
     def asked_with(self, variables: Mapping[str, Any]) -> Models:
         """The same models with these variables of the generator's chat template.
@@ -102,23 +121,24 @@ class Models:
         @lru_cache(maxsize=KEPT)
         def models(variables: str) -> Models:
             generator = self.generator.with_template_kwargs(json.loads(variables))
-            spec = self.deployment.generator.thinking
-            thinking = thinking_of(generator, spec, may_be_off=True)
-            return replace(self, generator=generator, thinking=thinking)
+            models = replace(self, generator=generator)
+            chat = generator_chat(self.deployment.generator, QUESTION)
+            return replace(models, thinking=models.thinking_in(shown_chat(generator, chat)))
 
         return models
 
     @cached_property
-    def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None]]:
+    def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None, Thinking | None]]:
         @lru_cache(maxsize=KEPT)
-        def prompts(asked: Problem) -> tuple[Ids, Ids | None]:
+        def prompts(asked: Problem) -> tuple[Ids, Ids | None, Thinking | None]:
             spec = self.deployment.generator
-            prompt = generator_prompt(
-                self.generator, spec, asked.question, asked.history, self.thinking
-            )
+            chat = generator_chat(spec, asked.question, asked.history)
+            thinking = self.thinking_in(shown_chat(self.generator, chat))
+            prompt = chat_prompt(self.generator, chat, thinking)
+            dialogue = self.dialogue.first(asked.full_question, "") if self.dialogue else None
             if self.critic:
-                return prompt, self.critic.prompt(asked.full_question, ())
-            return prompt, self.dialogue.first(asked.full_question, "") if self.dialogue else None
+                dialogue = self.critic.prompt(asked.full_question, ())
+            return prompt, dialogue, thinking
 
         return prompts
 

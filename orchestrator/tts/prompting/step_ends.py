@@ -8,6 +8,14 @@ from tts.build.tokenizer import end_of
 from tts.search import Stop, Thought
 
 Decode = Callable[[Sequence[int]], str]
+QWEN_MARK = "<extra_0>"
+"""Ends a step in answers that are written for Qwen's process reward models."""
+
+
+def steps_of(answer: str, delimiter: str) -> list[str]:
+    """The steps of an answer, without those that say nothing."""
+    parts = answer.split(QWEN_MARK if QWEN_MARK in answer else delimiter)
+    return [part for part in parts if part.strip()]
 
 
 def split_steps(

@@ -23,7 +23,7 @@ import numpy as np
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import Ids
 from tts.constraints import answer_constraint
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, Shaping
 from tts.engines.wire import Guide
 from tts.search import Expand, Stop, Thought
 
@@ -54,7 +54,7 @@ def writing(context: Context, work: Expand) -> Writing:
     parent = work.node[:-1]
     thinking = context.models.thinking
     if thinking is None or (before := context.thought_tokens(parent)) is None:
-        return _answer(context, work, _Part(context.generator_ids(parent)))
+        return _answer(context, work, _Part.behind(context.generator_ids(parent), work))
     return _think(context, work, thinking, before)
 
 
@@ -71,8 +71,20 @@ class _Part:
     """Where a chain stands: the ids so far, and how many requests and tokens were spent on it."""
 
     ids: Ids
+    end: int | None = None
+    """Number of ids at which the node has more tokens than are of use; None: no number."""
     requests: int = 0
     tokens: int = 0
+
+    @classmethod
+    def behind(cls, ids: Ids, work: Expand) -> _Part:
+        """The first request, behind the ids of the parent."""
+        return cls(ids, None if work.most is None else len(ids) + work.most + 1)
+
+    def room(self, models: Models) -> int:
+        """Tokens that may be written, by the engine's context and by what is of use."""
+        room = models.room(self.ids)
+        return room if self.end is None else min(room, self.end - len(self.ids))
 
     def seed(self, work: Expand) -> int:
         """That of the next request: the node's own, and further ones made from it."""
@@ -102,7 +114,9 @@ def _call(
         sampling.top_p,
         at_step,
         guide,
+        top_k=sampling.top_k,
         stop_words=stop_words,
+        shaping=Shaping(min_p=sampling.min_p) if sampling.min_p else None,
     )
 
 
@@ -111,7 +125,7 @@ def _answer(
 ) -> Writing:
     """One step of the answer, or the rest of the chain."""
     models = context.models
-    limit = min(work.sampling.max_tokens, models.room(part.ids))
+    limit = min(work.sampling.max_tokens, part.room(models))
     if limit < 1:
         return Written((Thought((), "", Stop.LENGTH),), part.tokens)
     guide = _guide(context, work, behind_thinking=behind_thinking)
@@ -136,12 +150,12 @@ def _guide(context: Context, work: Expand, *, behind_thinking: bool) -> Guide | 
 def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> Writing:
     """Thinking, `before` of whose tokens the chain has already, and what follows it."""
     models, sampling = context.models, work.sampling
-    part = _Part(context.generator_ids(work.node[:-1]))
+    part = _Part.behind(context.generator_ids(work.node[:-1]), work)
     room = models.room(part.ids)
     budget = sampling.thinking_budget or thinking.budget
     most = sampling.max_tokens if budget is None else budget - before - len(thinking.closing_ids)
     if work.whole and budget is None and not (sampling.answer_regex or sampling.answer_schema):
-        limit = min(most, room)
+        limit = min(most, part.room(models))
         reply = yield _call(part, work, limit, at_step=False)  # nothing acts on its parts
         part.take(reply)
         ids, truncated = models.without_end(reply, truncated=len(reply) >= limit)
@@ -151,7 +165,7 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
         rest = models.thoughts(ids[end:], truncated=truncated, whole=True)
         return _joined(models, ids[:end], rest, part)
     start = part.ids
-    ids, stop = yield from _thinking_ids(models, work, thinking, part, min(most, room))
+    ids, stop = yield from _thinking_ids(models, work, thinking, part, min(most, part.room(models)))
     closed = stop is Stop.STEP and thinking.end(ids) is not None
     fits = most + len(thinking.closing_ids) < room  # and a token of the answer
     if stop is Stop.LENGTH and budget is not None and fits:

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from tts.lab.scoring.calibrate import VerifierMaps
-from tts.lab.scoring.findings import Finding
 from tts.lab.scoring.measurement import Measurement
 from tts.lab.study.advice import StudyAdvice
+from tts.runs.verdicts import Finding
 
 from .figures.verifier import discrimination, measurement_figures
 from .page.of_runs import Report

@@ -193,8 +193,8 @@ class Bars(ProgressLines, Observer):
         """See Observer."""
         run = self._run
         generator, verifier = run.in_flight
-        accuracy = f"{100 * run.right / run.judged:.0f}%" if run.judged else "-"
-        state = f"accuracy {accuracy}  in flight: generator {generator}, verifier {verifier}"
+        accuracy = f"accuracy {100 * run.right / run.judged:.0f}%  " if run.judged else ""
+        state = f"{accuracy}in flight: generator {generator}, verifier {verifier}"
         if self._bar:
             self._bar.show(run.done, state)
         else:

@@ -32,7 +32,7 @@ from tts.runs.events import (
     StepScored,
     Used,
 )
-from tts.runs.files import make_folder, replacing
+from tts.runs.files import replacing
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES, Engine, EngineRequest
@@ -68,7 +68,6 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
     # where the user wants it links are followed, in the run's folder none is
     file = file.parent.resolve() / file.name if file else folder / TRACE
     try:
-        make_folder(file.parent)
         with replacing(file) as stream:
             events = read_events(folder)
             first = next(events, None)
@@ -83,7 +82,7 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
     except OSError as error:
         raise RunError(
             f"The trace {file} cannot be written: {error.strerror or error}.",
-            hint="Name another file with --to.",
+            hint="Name another file with --to, in a folder that is there.",
         ) from error
     return file, trace.counts
 

@@ -96,6 +96,12 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with folder_of(file) as folder:
+        with suppress(FileNotFoundError):
+            mode = os.stat(file.name, dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                raise _is_link(file)
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # os.replace refuses a folder
+                raise OSError(errno.EINVAL, "it is not a regular file")
         with suppress(FileNotFoundError):  # of a process that was killed
             os.unlink(temporary.name, dir_fd=folder)
         try:

@@ -27,7 +27,7 @@ import msgspec
 from tts.build import paths
 from tts.build.errors import RunError
 from tts.build.input_files import Unreadable, parse_json
-from tts.build.user_paths import is_there
+from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem, Turn
 
 from .files import make_folder, open_file, read_text, sync_folder, write_whole
@@ -59,9 +59,10 @@ def create_folder(folder: Path, name: str, config: Json) -> None:
 
 
 def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
-    """Raise RunError if a folder holds a run or a group already; `in_python`: a program asks.
+    """Raise RunError if a folder holds a run or a group already, or anything of other origin.
 
-    Nor may it have files of other origin where a run writes its own.
+    `in_python`: a program asks. Hidden files, runs in folders of their own and the problems of one
+    that did not begin may be there.
     """
     if is_there(folder / CONFIG) or is_there(folder / GROUP):
         raise RunError(
@@ -71,14 +72,25 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
             if in_python
             else f"Continue it with --resume {folder}, or name another folder with --out.",
         )
-    for name in (EVENTS, SUMMARY, *ANSWERS.values()):
-        if is_there(folder / name):
-            raise RunError(
-                f"{folder} has a file {name} that is of no run, and a run would write over it.",
-                hint="Give another folder as out."
-                if in_python
-                else "Name another folder with --out.",
-            )
+    with writing(folder):
+        stranger = _stranger(folder) if is_folder(folder) else None
+    if stranger:
+        raise RunError(
+            f"{folder} is not empty: {stranger} is of no run.",
+            hint="Give another folder as out." if in_python else "Name another folder with --out.",
+        )
+
+
+def _stranger(folder: Path) -> Path | None:
+    """A file in a folder, or below it, that is of no run; raises OSError."""
+    for each in sorted(folder.iterdir()):
+        if each.name[0] == "." or each.name == PROBLEMS or has_begun(each):
+            continue
+        if each.is_symlink() or not is_folder(each):
+            return each
+        if stranger := _stranger(each):
+            return stranger
+    return None
 
 
 def has_begun(folder: Path) -> bool:
@@ -166,9 +178,15 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
         )
         for p in problems
     )
+    content = "".join(f"{json.dumps(msgspec.to_builtins(row))}\n" for row in rows)
+    file = folder / PROBLEMS
     with writing(folder):
-        lines = (f"{json.dumps(msgspec.to_builtins(row))}\n" for row in rows)
-        write_whole(folder / PROBLEMS, "".join(lines))
+        if file.exists() and file.read_bytes() != content.encode():
+            raise RunError(
+                f"{file} holds other problems, and this run would write over it.",
+                hint="Name another folder.",
+            )
+        write_whole(file, content)
 
 
 def read_problems(folder: Path) -> list[Problem]:

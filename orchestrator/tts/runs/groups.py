@@ -128,8 +128,11 @@ def read_members(folder: Path) -> list[Member]:
         found = read_config(folder / member.folder)
         for name, value in asked.items():
             # a strategy that takes a budget has the one to which the others' n is fitted;
-            # a function's file may have changed before the run was begun
-            if name not in (*CIRCUMSTANCES, "limits", "sources") and found.get(name) != value:
+            # each has its own strategy's function, whose file may have changed before it was begun
+            if (
+                name not in (*CIRCUMSTANCES, "limits", "sources", "functions")
+                and found.get(name) != value
+            ):
                 raise RunDamaged(
                     f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
                     f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",

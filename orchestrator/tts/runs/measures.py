@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from tts.grading.code_blocks import uses_introspection
 from tts.search import NodePath, Stop
 
 from .calibration import ScoreCalibration
@@ -88,6 +89,8 @@ class ProblemMeasures:
     limit: str | None
     undecided: int
     """Comparisons of its answers that could not be decided."""
+    introspective: int
+    """Its answers in code that name what code that deceives its tests needs."""
 
     @property
     def search_tokens(self) -> int:
@@ -413,6 +416,7 @@ def problem_measures(
         tree_digest=solved.tree_digest,
         limit=solved.limit,
         undecided=solved.undecided,
+        introspective=sum(uses_introspection(group.answer) for group in solved.groups),
     )
 
 

@@ -22,6 +22,7 @@ from .events import LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
 from .statistics import quantile, rounded
+from .verdicts import alarms
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
@@ -163,6 +164,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accuracy_by_level: dict[str, LevelResults]
     undecided: LoggedCount
     """Comparisons of answers that could not be decided, which count as wrong."""
+    introspective_answers: LoggedCount = 0
+    """Different answers in code that name `_getframe`, `__eq__`, `gc` or the like, as code that
+    deceives its tests does; missing where none does."""
     sessions: LoggedCount
     tree_digest: str
     """One hash over every problem's tree and answers."""
@@ -179,6 +183,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The mean cost of a problem to which n was fitted; missing where it was not."""
     mean_completions: float | None = None
     """Completions per problem; missing where every problem has n."""
+    verifier: list[str] | None = None
+    """What the labels say against the verifier: that its scores were worthless, inverted, constant
+    or saturated, in sentences; missing where they say nothing of the kind."""
     unended: LoggedCount = 0
     """Completions that the most steps or tokens of a chain ended; missing where there are none."""
 
@@ -232,6 +239,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
     work, rule, judged = measures.run.work, config.vote, measures.judged()
+    warnings = alarms(measures.calibration.observations, "completion")
     solved = [measures.problems[problem] for problem in sorted(measures.problems)]
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
@@ -268,6 +276,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
                 (problem.level, problem.right(rule)) for problem in judged
             ),
             "undecided": sum(problem.undecided for problem in judged),
+            "introspective_answers": sum(problem.introspective for problem in judged),
             "sessions": measures.run.sessions,
             "tree_digest": _digest(
                 f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Vote)]}"
@@ -277,6 +286,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             **_limits(config, solved),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
+            **({"verifier": warnings} if warnings else {}),
             "unended": measures.unended,
         }
     )

@@ -13,9 +13,7 @@ came of it (`Decision`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from pydantic import Field
 
@@ -24,10 +22,10 @@ from .advice import Advice, Decision, EndedBy
 from .base import SearchConfig
 from .budget import Critiques
 from .calibration import Calibration
-from .mcts import MctsConfig, MctsSearch
+from .mcts import MctsConfig, MctsSearch, SeenValues
 from .protocol import Generated, Guess, Scored, Search, SearchResult, Work
 from .rebase import RebaseConfig, RebaseSearch
-from .step_search import Candidate
+from .step_search import Candidate, Pool
 from .thought import Completion, NodePath, SeedOf, Thought, significant
 from .tree import Node, Tree
 from .votes import AnswerOf, Votes
@@ -213,20 +211,17 @@ class _Rounds(RebaseSearch):
         self._most = most
         self._earlier: list[Node] = []
         """Completions of earlier rounds."""
+        self._values = SeenValues()
         super().__init__(config, seed)
 
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Each candidate's share of the children, in proportion to its value, in whole numbers.
+    def _decide(self, pool: Pool) -> None:
+        for candidate in pool.candidates:
+            self._values.extend(self._path_score(candidate.end))
+        super()._decide(pool)
 
-        Where all values are 0, the shares are equal.
-        """
-        scores = scores if any(scores) else [1.0] * len(scores)
-        children, total = self.config.n - len(self._completed), math.fsum(scores) or 1.0
-        ends = [
-            round(significant(children * math.fsum(scores[:place]) / total))
-            for place in range(len(scores) + 1)
-        ]
-        return [end - begin for begin, end in pairwise(ends)]
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        """As in REBASE, with values normalised between the least and the most seen in the tree."""
+        return super()._shares([self._values.normalised(score) for score in scores])
 
     def _open_root(self) -> None:
         """Begin the next round."""

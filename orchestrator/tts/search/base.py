@@ -27,6 +27,10 @@ class SearchConfig(BaseModel, ABC):
     """Temperature of sampling; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Share of the probability from which tokens are drawn; 1 is all."""
+    top_k: int = Field(default=0, ge=0, le=1024)
+    """How many of the likeliest tokens are drawn from; 0 is all."""
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    """Least probability of a token that is drawn, as a share of the likeliest one's."""
     max_tokens: int = Field(default=2048, ge=1)
     """Most tokens of one request: of a step, or of a whole chain."""
     thinking_budget: int | None = Field(default=None, ge=1)
@@ -42,8 +46,9 @@ class SearchConfig(BaseModel, ABC):
     """JSON schema (as text) that the boxed answer must satisfy, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as run.json keeps them; `thinking_budget` and `scores` where given."""
-        unset = {name for name in ("thinking_budget", "scores") if self._is_default(name)}
+        """The parameters as run.json keeps them; those that most runs leave alone where given."""
+        rare = ("thinking_budget", "scores", "top_k", "min_p")
+        unset = {name for name in rare if self._is_default(name)}
         return self.model_dump(mode="json", exclude=unset)
 
     def _is_default(self, name: str) -> bool:
@@ -64,6 +69,8 @@ class SearchConfig(BaseModel, ABC):
             self.answer_regex,
             self.answer_schema,
             self.thinking_budget,
+            self.top_k,
+            self.min_p,
         )
 
     @abstractmethod

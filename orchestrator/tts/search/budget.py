@@ -17,7 +17,8 @@ Requests whose answers would not be part of the tree are not made, as far as tha
 `FIRST` go out at once, then, once a thought shows what it costs, and its score where the verifier
 writes, as many as fit into what is left at that cost. So the engines generate what the budget says,
 and at most `FIRST` or what differs from that mean beyond it. An expansion's place in the order is
-that of going out.
+that of going out. It goes out with what is left then, which depends on the order alone, and ends
+one token beyond it: by that it does not fit, as it would not have fitted whole.
 
 The cost is less overlap within one problem: an answer waits for those that were asked for before
 it. Speculative tokens that were never asked for do not count, because their number depends on
@@ -206,7 +207,7 @@ class BudgetedSearch(Search):
             fitting = (self._left - self._set_aside) * self._told // spent
         waits = any(scores for scores, _ in self._asked) and (self._critique or unknown)
         while self._held and self._out < max(0 if waits else 1, fitting):
-            work = self._held.popleft()
+            work = replace(self._held.popleft(), most=self._left)
             self._asked[False, work.node] = None
             self._asks.append(work)
             self._out += 1

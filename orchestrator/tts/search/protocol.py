@@ -35,6 +35,8 @@ class Expand:
     whole: bool = False
     confidence: Confidence | None = None
     """What to find out of a whole chain's confidence; None: nothing."""
+    most: int | None = None
+    """An answer of more tokens than this is of no use, and its end need not be written."""
 
 
 @dataclass(frozen=True, slots=True)

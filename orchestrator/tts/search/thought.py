@@ -102,6 +102,8 @@ class Sampling:
     """JSON schema (as text) that an answer must satisfy instead."""
     thinking_budget: int | None = None
     """Most tokens of the thinking before the answer; None: as many as the deployment allows."""
+    top_k: int = 0
+    min_p: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

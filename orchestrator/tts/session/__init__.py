@@ -22,7 +22,8 @@ docs/reference/python.md.
 | problem_search, outcome | the search for one problem; its outcome |
 | drivers | a driver for each server, which all searches share |
 | journal | distributes events, and counts what problems have used |
-| requests | samples and scores outside a search |
+| requests | samples outside a search |
+| scoring | scores of solutions that exist already; candidates, ranked |
 | engine_steps | records the engines' steps beside a run |
 | run | a run in a folder; the results of one that is continued |
 | resources | records a run's use of the machine in its log |

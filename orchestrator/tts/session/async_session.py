@@ -32,16 +32,17 @@ from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.scheduling import Policy
+from tts.search import Aggregation
 from tts.serving.server.loading import Loading
+from tts.strategies.parameters import scores_answers
 
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
 from .drivers import Drivers
 from .engines import ROLES, Engines, Given, open_replicas
 from .function_files import verifier_of
-from .plan import Plan, check_lengths, findable, load_checked
+from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (
-    Asked,
     Question,
     as_problem,
     as_problems,
@@ -52,6 +53,7 @@ from .questions import (
 from .replicas import Replicas
 from .result import Result, RunProgress
 from .run import OpenRun, execute, open_run
+from .scoring import Candidate, Scorer, ranked, solutions_of
 from .server import while_healthy
 from .solver import Outbox, Solver, streamed
 from .strategy import choose
@@ -116,6 +118,7 @@ class AsyncSession:
         self._shared: dict[Policy, Drivers] = {}
         self._drivers: set[Drivers] = set()
         self._active: set[asyncio.Future[Any]] = set()
+        self._scorer: Scorer | None = None
 
     def load_verifier(self) -> None:
         """Execute the file of the function that scores, if one does and no other was given.
@@ -256,15 +259,32 @@ class AsyncSession:
         )
         return await self.watched(writing)
 
-    async def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
+    async def score(
+        self,
+        question: Question,
+        candidates: Sequence[Candidate],
+        *,
+        agg_strategy: Aggregation = "last",
+    ) -> Result:
         """See `Session.score`."""
-        calls = requests.calls_for(self.models, question, steps)
-        return [result.score for result in await self.score_calls(calls)]
+        problem, delimiter = as_problem(question, "score"), self.models.step_delimiter
+        solutions = solutions_of(problem, candidates, delimiter)
+        scores = await self.watched(self.scorer.score(solutions))
+        calibration = calibration_of(self.deployment) if self._own[1] is None else None
+        return await ranked(solutions, scores, agg_strategy, delimiter, self._grader, calibration)
+
+    @property
+    def scorer(self) -> Scorer:
+        """Scores solutions with the verifier, whose work in flight all its callers share."""
+        if self._scorer is None:
+            _, verifier = self.endpoints
+            answers_only = self._own[1] is None and scores_answers(self.deployment)
+            self._scorer = Scorer(self.models, verifier, answers_only=answers_only)
+        return self._scorer
 
     async def score_calls(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
         """Score requests that are made already (`tts.prompting.context`)."""
-        _, verifier = self.endpoints
-        return await self.watched(requests.score(verifier, calls))
+        return await self.watched(self.scorer.results(calls))
 
     @property
     def models(self) -> Models:
@@ -288,9 +308,10 @@ class AsyncSession:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Requests that searches have in flight now: generator, verifier."""
+        """Requests that searches and `scorer` have in flight now: generator, verifier."""
         loads = [drivers.in_flight for drivers in self._drivers]
-        return sum(load[0] for load in loads), sum(load[1] for load in loads)
+        scoring = self._scorer.in_flight if self._scorer else 0
+        return sum(load[0] for load in loads), sum(load[1] for load in loads) + scoring
 
     def stop_searches(self) -> None:
         """End running searches, each with its results so far, as at its deadline.

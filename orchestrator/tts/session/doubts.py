@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tts.build import paths
-from tts.build.spec import Deployment, TextVerifier
+from tts.build.spec import Deployment
 from tts.datasets.demo import why_outside
 
+from .plan import calibration_of
+
 DOUBTFUL = 0.5
-"""The score below which a verifier takes an answer to be wrong rather than right."""
-_NO_PROBABILITY = frozenset({"likelihood"})
-"""Formats whose scores say which of two steps is better, but not whether one is right."""
+"""The probability below which an answer is wrong rather than right."""
 
 
 def is_demo_pair(deployment: Deployment) -> bool:
@@ -26,16 +26,28 @@ def doubt_of_question(deployment: Deployment, question: str) -> str | None:
     return None
 
 
-def doubt_of_score(deployment: Deployment, score: float | None) -> str | None:
-    """A warning of an answer with a low score; None if there is nothing to warn of."""
-    spec = deployment.verifier
-    form = None if isinstance(spec, TextVerifier) else spec.format
-    if score is None or score >= DOUBTFUL or form in _NO_PROBABILITY:
+def doubt_of_answer(score: float | None, probability: float | None) -> str | None:
+    """A warning of an answer that is probably wrong; None if there is nothing to warn of.
+
+    Without a calibration nobody knows what probability a score stands for.
+    """
+    if score is None or probability is None or probability >= DOUBTFUL:
         return None
-    return f"The verifier's score of this answer is only {score:.4f}. It may well be wrong."
+    return (
+        f"The verifier's score of {score:.4f} stands for a probability of being right of only "
+        f"{probability:.0%} (verifier.calibration). The answer may well be wrong."
+    )
 
 
-def doubts(deployment: Deployment, question: str, score: float | None) -> list[str]:
+def probability_of(deployment: Deployment, score: float) -> float | None:
+    """The probability that an answer's score stands for; None without a calibration."""
+    measured = calibration_of(deployment)
+    return measured.final(score) if measured else None
+
+
+def doubts(
+    deployment: Deployment, question: str, score: float | None, probability: float | None
+) -> list[str]:
     """All warnings of an answer."""
-    found = (doubt_of_question(deployment, question), doubt_of_score(deployment, score))
-    return [doubt for doubt in found if doubt]
+    warnings = (doubt_of_question(deployment, question), doubt_of_answer(score, probability))
+    return [warning for warning in warnings if warning]

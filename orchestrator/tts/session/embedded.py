@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
@@ -34,10 +34,11 @@ async def embedded_engines(
     deployment: Deployment,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
+    roles: Collection[Role] = ("generator", "verifier"),
 ) -> AsyncIterator[tuple[EmbeddedConnection, OpenSteps]]:
-    """Open the engines while the block lasts, and what can be read of their steps.
+    """Open the engines of roles while the block lasts, and what can be read of their steps.
 
-    `on_loading` is called with their progress.
+    A model of both roles is one engine. `on_loading` is called with their progress.
 
     Raises ConfigError for a target whose engines Triton runs, or a machine whose memory cannot
     hold the pair; BuildError for engines that are missing or out of date; EngineError.
@@ -52,7 +53,11 @@ async def embedded_engines(
         if short := shortage(require_memory(deployment)):
             say(short)
     began = time.monotonic()
-    models = {role: MODELS[role] for role in deployment.engines()}
+    models = {
+        role: MODELS[role]
+        for role in deployment.engines()
+        if role in roles or deployment.shares_engine
+    }
     stages = {role: Stage(model, READING) for role, model in models.items()}
 
     def tell(role: Role, doing: str, fraction: float | None = None) -> None:

@@ -130,7 +130,9 @@ async def open_replicas(
         verifier = own_verifier(own[1], functions) or await _command(deployment, say)
         checked = own_generator(models, own[0], functions), verifier
         needed = {role for role, given in zip(ROLES, checked, strict=True) if given is None}
-        compiled = bool(needed & deployment.engines().keys())
+        compiled = bool(needed & deployment.engines().keys()) or (
+            deployment.shares_engine and "verifier" in needed
+        )
         remotes = Remotes(models, needed)
         stack.push_async_callback(remotes.aclose)
         make = PairMaker(models, checked, remotes)
@@ -164,7 +166,7 @@ async def open_replicas(
             await asyncio.to_thread(require_engines, deployment, addresses, in_loop(say))
             await use_several(replicas, make, addresses, groups, say)
         elif deployment.server.kind == "embedded":
-            opening = embedded_engines(deployment, say, on_loading)
+            opening = embedded_engines(deployment, say, on_loading, needed)
             connection, engines.steps = await stack.enter_async_context(opening)
             use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
         else:

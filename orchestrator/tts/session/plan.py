@@ -78,13 +78,11 @@ class Plan:
 
         It says nothing of a verifier that stands in place of the deployment's.
         """
-        spec = self.deployment.verifier
         own = "verifier" in {*self.endpoints, *self.loaded}
-        replaced = own and not isinstance(spec, VerifierFunction)
-        points = spec.calibration
-        if replaced or not points or not self.strategy.weighs_scores:
+        replaced = own and not isinstance(self.deployment.verifier, VerifierFunction)
+        if replaced or not self.strategy.weighs_scores:
             return None
-        return Calibration.of(points.final, points.inner, points.final_auroc, points.inner_auroc)
+        return calibration_of(self.deployment)
 
     @property
     def verifier(self) -> Any | None:
@@ -103,6 +101,14 @@ class Plan:
         return policy_of(
             self.deployment, asked.schedule, speculation=asked.speculation, problems=asked.in_flight
         )
+
+
+def calibration_of(deployment: Deployment) -> Calibration | None:
+    """The probabilities that scores of a deployment's verifier stand for, if it was measured."""
+    points = deployment.verifier.calibration
+    if points is None:
+        return None
+    return Calibration.of(points.final, points.inner, points.final_auroc, points.inner_auroc)
 
 
 def resolved(plan: Plan) -> RunConfig:

@@ -50,17 +50,20 @@ PROBE_PATIENCE_S = 2.0
 
 def key_of(spec: RemoteSpec, role: Role) -> str | None:
     """The key of a server, from the environment; raises ConfigError if it is not there."""
-    if spec.api_key_env is None:
-        return None
-    key = os.environ.get(spec.api_key_env)
+    return spec.api_key_env and key_in(spec.api_key_env, f"{role}.api_key_env")
+
+
+def key_in(variable: str, named_by: str) -> str:
+    """The key in an environment variable; raises ConfigError if it is not there."""
+    key = os.environ.get(variable)
     if not key:
         raise ConfigError(
-            f"{role}.api_key_env names {spec.api_key_env}, which is not in the environment.",
-            hint=f"Set it: export {spec.api_key_env}=...",
+            f"{named_by} names {variable}, which is not in the environment.",
+            hint=f"Set it: export {variable}=...",
         )
     if not key.isprintable():  # surrogates, of bytes that are no UTF-8, are not printable either
         raise ConfigError(
-            f"{role}.api_key_env names {spec.api_key_env}, which has a character that no key has.",
+            f"{named_by} names {variable}, which has a character that no key has.",
             hint="Set it again, without line ends.",
         )
     return key

@@ -1,26 +1,21 @@
-"""Requests outside a search: samples of the generator, scores of a given chain."""
+"""Samples of the generator, outside a search."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.endpoints.base import (
     GenerateCall,
     Generator,
-    ScoreCall,
-    Verifier,
-    VerifierResult,
     together,
 )
 from tts.prompting import Models
-from tts.prompting.chat import chat_prompt, generator_prompt
-from tts.prompting.context import score_calls
-from tts.search import node_seed, quantise
+from tts.prompting.chat import chat_prompt, generator_chat
+from tts.search import node_seed
 
-from .questions import Asked, as_problem, check_question, is_message
+from .questions import check_question, is_message
 
 
 async def generate(
@@ -43,11 +38,8 @@ async def generate(
             hint='Give a list of messages: [{"role": "user", "content": "..."}].',
         )
     spec = models.deployment.generator
-    ids = (
-        generator_prompt(models.generator, spec, prompt)
-        if isinstance(prompt, str)
-        else chat_prompt(models.generator, prompt)
-    )
+    chat = generator_chat(spec, prompt) if isinstance(prompt, str) else prompt
+    ids = chat_prompt(models.generator, chat)
     limit = min(max_tokens, spec.max_seq_len - len(ids))
     if limit < 1:
         raise DatasetError(
@@ -64,19 +56,3 @@ async def generate(
         "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))
         for sample in samples
     ]
-
-
-def calls_for(models: Models, question: Asked, steps: Sequence[str]) -> list[ScoreCall]:
-    """A request for each step's score; raises DatasetError for a chain that cannot be scored."""
-    asked = as_problem(question, "score").full_question
-    if isinstance(steps, str) or not isinstance(steps, Sequence):
-        raise DatasetError(f"The steps are {steps!r:.200}; they must be a list of texts.")
-    for place, step in enumerate(steps, start=1):
-        check_question(step, f"Step {place}")
-    return score_calls(models, asked, steps)
-
-
-async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
-    """The result of each call; all are sent at once."""
-    results = await together(verifier.score(call) for call in calls)
-    return [replace(result, score=quantise(result.score)) for result in results]

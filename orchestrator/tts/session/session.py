@@ -9,12 +9,14 @@ from typing import Self, TypeVar, Unpack
 
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
+from tts.search import Aggregation
 
 from .arguments import OpenOptions, SolveOptions, check_arguments
 from .async_session import AsyncSession
 from .event_loop import Inbox, LoopThread, enough_files
-from .questions import Asked, Question, require_several
+from .questions import Question, require_several
 from .result import Result
+from .scoring import Candidate
 
 T = TypeVar("T")
 
@@ -140,8 +142,8 @@ class Session:
             out: A folder for the run's log and report; without it nothing is kept on disk.
             budget_tokens: The most generated tokens in the tree, with those that the verifier
                 writes about it. A search that needs more is cut off, perhaps before any answer: n
-                should be small enough. What runs when the budget is spent is generated beyond it,
-                and is in no tree. With auto, the mean of a run.
+                should be small enough. A request is held to what is left when it is sent; what
+                does not fit is in no tree. With auto, the mean of a run.
             deadline_s: Seconds from this call, waiting included. Without any completion by then,
                 DeadlineExceeded is raised; with `out`, the result has no answer.
             answer_of: `answer_of(text)` replaces the extraction of a completion's answer.
@@ -222,12 +224,27 @@ class Session:
         )
         return self._loop.run(writing)
 
-    def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
-        """The verifier's score of each step, given the steps before it; within [0, 1].
+    def score(
+        self,
+        question: Question,
+        candidates: Sequence[Candidate],
+        *,
+        agg_strategy: Aggregation = "last",
+    ) -> Result:
+        """Rank answers that exist already by the verifier's scores; nothing is generated.
 
-        `question` is a text, or a conversation that ends with it.
+        Args:
+            question: As for `solve`; a reference answer says which candidates are right.
+            candidates: Answers, each a text, whose steps end where the deployment's end, or a list
+                of steps.
+            agg_strategy: How the scores of steps become the candidate's: last, min, prod or mean.
+
+        The result's `completions` are the candidates, best first, with the score of each step; the
+        `node` of each is its place in `candidates`. `answers` has what best, weighted and majority
+        vote say. Raises a TtsError: DatasetError, EndpointError, FunctionError, ServerError.
         """
-        return self._loop.run(self._session.score(question, steps))
+        scoring = self._session.score(question, candidates, agg_strategy=agg_strategy)
+        return self._loop.run(scoring)
 
     def _each(self, results: AsyncGenerator[Result, None], inbox: Inbox) -> Iterator[Result]:
         async def following() -> Result | None:

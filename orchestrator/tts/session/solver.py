@@ -13,7 +13,9 @@ from typing import Any, Self
 
 from tts.build.errors import EndpointTimeout, TtsError
 from tts.grading import Equality
-from tts.grading.code import CodeGrader, CodeTests, SameText, extract_code, tests_of
+from tts.grading.code import CodeGrader, ProblemTests, SameText
+from tts.grading.code_blocks import extract_code
+from tts.grading.code_tests import CodeTests, require_tests, tests_of
 from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import (
@@ -225,7 +227,9 @@ class Solver:
     ) -> Result:
         """See ProblemSearch."""
         plan, journal = self._plan, self._drivers.journal
-        if self._tests(problem):
+        tests = self._tests(problem)
+        if tests:
+            require_tests(problem.extra, f"Problem {problem.id}")
             await asyncio.to_thread(self._code.require)
         name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
         try:
@@ -241,15 +245,14 @@ class Solver:
                 on_start=on_start,
             )
             found = await search.result()
-            tests, equality = self._tests(problem), self._equality
-            passes = partial(self._code.passes, tests) if tests else None
+            graded = tests and ProblemTests(self._code, tests, problem.answer, problem.id)
             outcome = await judged_outcome(
                 plan,
                 problem,
                 found,
-                SameText() if tests else equality,
+                SameText() if tests else self._equality,
                 self._reader(problem),
-                passes,
+                graded.passes if graded else None,
             )
             now = journal.clock()
             usage = journal.usage(name, now, outcome.completion_tokens)
@@ -280,8 +283,10 @@ class Solver:
 
     def _reader(self, problem: Problem) -> AnswerFunction:
         """What takes the answer out of a completion."""
-        is_code = self._tests(problem) and not self._plan.answer_of
-        return extract_code if is_code else self._answer_of
+        tests = self._tests(problem)
+        if tests is None or self._plan.answer_of:
+            return self._answer_of
+        return partial(extract_code, names=tests.names)
 
     def _form(self, problem: Problem) -> AnswerOf:
         """The form of an answer, for searches that stop early."""

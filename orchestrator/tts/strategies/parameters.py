@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,21 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
 
 
 def configure_all(
-    deployment: Deployment, given: dict[str, Any], names: Sequence[str] = ()
+    deployment: Deployment,
+    given: dict[str, Any],
+    compared: Mapping[str, Strategy] | None = None,
 ) -> dict[str, SearchConfig]:
     """The parameters of these strategies by name, or of every one; raises ConfigError.
 
     A given parameter goes to each strategy that has it to set; one that none has is refused, and
     so is a value that one of them refuses.
     """
-    strategies = {name: find_strategy(name) for name in names} or all_strategies()
+    strategies = compared or all_strategies()
     known = list(dict.fromkeys(name for each in strategies.values() for name in _settable(each)))
     for parameter in given:
         if parameter not in known:
             raise ConfigError(
-                f"No strategy {'that is compared ' if names else ''}has a parameter "
+                f"No strategy {'that is compared ' if compared else ''}has a parameter "
                 f"{parameter!r}; there are {', '.join(known)}.",
                 hint=did_you_mean(parameter, known).strip() or None,
             )

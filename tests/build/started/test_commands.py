@@ -47,6 +47,26 @@ def test_every_option_is_one_of_the_engine(name, target):
         assert argv[: len(ENGINES[target].program)] == ENGINES[target].program
 
 
+def test_an_engine_beside_one_that_is_no_server_has_the_gpu_for_itself():
+    data = H100.model_dump(mode="json")
+    function = {"function": "judge.py:score"}
+    compiled = {
+        "checkpoint": "judge",
+        "precision": "bf16",
+        "max_batch_size": 4,
+        "max_num_tokens": 512,
+        "max_seq_len": 4096,
+        "kv_cache": {"tokens": 4096},
+        "in_flight_tokens": 8192,
+    }
+    for verifier in (function, {"target": "openvino", **compiled}):
+        deployment = Deployment.model_validate(data | {"verifier": verifier})
+        plan = plan_started(deployment)
+        assert list(plan.engines) == ["generator"]
+        # 2 x 96 beams of 10,240 tokens would fill more
+        assert plan.gpus[0].free - 0.05 * plan.gpu.memory < 16 * 147_456
+
+
 def test_unknown_options_are_named():
     assert unknown_options("vllm", ["--seed", "1", "--sed=2", "--max_model_len", "-x"]) == ["--sed"]
 

@@ -71,7 +71,11 @@ def read(tmp_path, **changes):
             {"generator": "sglang"},
         ),
         ({"verifier": SAME}, (StartedGenerator, StartedVerifier), {"generator": "vllm"}),
-        ({"verifier": SAME, "gpu": None}, (StartedGenerator, StartedVerifier), {"generator": "vllm"}),
+        (
+            {"verifier": SAME, "gpu": None},
+            (StartedGenerator, StartedVerifier),
+            {"generator": "vllm"},
+        ),
         ({"generator": REMOTE}, (RemoteGenerator, StartedVerifier), {"verifier": "vllm"}),
     ],
 )  # fmt: skip

@@ -64,6 +64,10 @@ def test_any_words_are_one_short_line(body):
     assert len(words) <= MOST_WORDS + 3
 
 
+def test_words_that_are_nested_too_deep_to_read_are_shown_as_they_are():
+    assert words_of(b"[" * 1_000_000).startswith("[[[")
+
+
 def test_an_event_is_an_error_if_it_says_so():
     assert error_of_event("h", "/x", {"choices": []}) is None
     assert isinstance(error_of_event("h", "/x", {"error": {"code": 503}}), EndpointUnavailable)

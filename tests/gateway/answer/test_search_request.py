@@ -24,7 +24,7 @@ def chat(**fields):
 def read(tiny_deployment):
     def reads(named=None, headers=(), settings=None, **fields):
         service = SimpleNamespace(deployment=tiny_deployment, settings=settings or Settings())
-        exchange = SimpleNamespace(header=dict(headers).get)
+        exchange = SimpleNamespace(header=dict(headers).get, key=None)
         return read_search_request(service, exchange, chat(**fields), named, PROBLEM)
 
     return reads
@@ -74,6 +74,9 @@ def test_fields_of_any_client_become_the_strategys_parameters(read):
         named="best-of-n", budget=4, temperature=0.5, max_completion_tokens=7, tts={"seed": 3}
     )
     assert asked.config.parameters == {"n": 4, "temperature": 0.5, "max_tokens": 7}
+    card = {"top_k": 20, "min_p": 0.1}
+    assert read("best-of-n", **card, presence_penalty=0).config.parameters == card
+    assert read("best-of-n", top_k=-1, min_p=0).config.parameters == {}
     assert (asked.n, asked.config.seed, asked.problem) == (4, 3, PROBLEM)
     assert read(seed=5, budget=4).config.seed == 5
 
@@ -101,6 +104,7 @@ def test_a_search_is_asked_for_as_a_run_is(read):
         ({"budget": 5}, "allows 4 completions"),
         ({"n": 2}, "How many completions it makes is tts.n"),
         ({"logprobs": True}, "logprobs has no meaning"),
+        ({"presence_penalty": 1.5}, "presence_penalty has no meaning"),
         ({"continue_final_message": True}, "continue_final_message has no meaning"),
     ],
 )

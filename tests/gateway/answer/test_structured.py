@@ -47,6 +47,11 @@ def form_of(**fields):
     [
         ({"response_format": schema_format(SCHEMA)}, *schema_guide(json.dumps(SCHEMA))),
         ({"response_format": {"type": "json_object"}}, *schema_guide('{"type": "object"}')),
+        (
+            {"response_format": {"type": "json_object", "schema": JUDGED}},
+            *schema_guide(json.dumps(JUDGED)),
+        ),
+        ({"guided_json": {"allOf": [JUDGED], "title": "A"}}, *schema_guide(json.dumps(JUDGED))),
         ({"guided_json": DATED}, JSON_SCHEMA, json.dumps(DATED)),
         ({"guided_json": json.dumps(JUDGED)}, *schema_guide(json.dumps(JUDGED))),
         ({"structured_outputs": {"json": JUDGED}}, *schema_guide(json.dumps(JUDGED))),

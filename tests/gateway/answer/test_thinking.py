@@ -40,7 +40,7 @@ def served(request, tmp_path, tokenizer_folder, tiny_deployment):
     """The answers of a gateway over such a model to requests, and the model."""
     folder = thinking_folder(tmp_path / "c", tokenizer_folder, THINKS, added=request.param)
 
-    def asked(*requests, budget=None, options=None, **model):
+    def asked(*requests, budget=None, options=None, folder=folder, **model):
         writer = Thinks(Tokenizer(folder), **model)
         deployment = roomy(tiny_deployment)
         spec = ThinkingSpec(budget_tokens=budget)
@@ -192,6 +192,12 @@ def test_tokens_are_those_of_the_prompt_of_a_chat(served):
     assert texts[1].endswith("<|assistant|><think>\n\n</think>\n\n")
 
 
+def test_efforts_are_on_for_a_template_that_knows_on_and_off(served):
+    requests = [chat(reasoning_effort=effort) for effort in ("low", "medium", "high", "none")]
+    found, _ = served(*requests, chat(reasoning_effort="low", enable_thinking=True))
+    assert [parts_of(each)[0] == THOUGHT for each in found] == [True] * 3 + [False, True]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_search_tells_the_thinking_of_its_answer_first(served, stream):
     request = chat(model="tiny:best-of-n", stream=stream, tts={"n": 2}, thinking_token_budget=200)
@@ -218,7 +224,7 @@ def test_a_response_has_its_effort_and_its_thinking(served):
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
-        ({"reasoning_effort": "high"}, "reasoning_effort", "reads: enable_thinking."),
+        ({"reasoning_effort": "very"}, "reasoning_effort", "reads: enable_thinking."),
         ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs", "know 'x'"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "'messages'"),
         ({"thinking_token_budget": 1}, "thinking_token_budget", "the text that closes"),
@@ -254,3 +260,35 @@ def test_the_public_case_is_served_by_either_kind_of_model(served, ask):
         assert status == 200
         (answer,), _ = served((CHAT, body))
         assert parts_of(answer) == ("", ANSWER)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("begun", "thought", "answer"),
+    [
+        ("<think>\nAdd", THOUGHT, ANSWER),
+        ("<think>1</think>\n\n1 + ", "", ANSWER),
+        ("1 + ", "", ANSWER),
+    ],
+)
+def test_a_continued_message_goes_on_in_its_thinking_or_behind_it(
+    served, begun, thought, answer, stream
+):
+    goes_on = {"continue_final_message": True, "add_generation_prompt": False}
+    messages = [QUESTION, {"role": "assistant", "content": begun}]
+    request = CHAT, {"messages": messages, "stream": stream, **goes_on}
+    (found,), written = served(request, thought=f"{thought}</think>" if thought else answer)
+    assert written.prompts[0].endswith(begun)
+    assert parts_of(found) == (thought, answer)
+
+
+def test_a_system_prompt_switches_the_thinking_of_its_chat(tmp_path, tokenizer_folder, served):
+    switched = THINKS.replace(
+        "enable_thinking is defined and not enable_thinking", "'/no_think' in messages[0].content"
+    )
+    folder = thinking_folder(tmp_path / "switched", tokenizer_folder, switched, added=True)
+    off = {"role": "system", "content": "Be brief. /no_think"}
+    requests = [chat(messages=[off, QUESTION]), chat()]
+    found, model = served(*requests, folder=folder)
+    assert [parts_of(each) for each in found] == [("", ANSWER), (THOUGHT, ANSWER)]
+    assert model.prompts[0].endswith("</think>\n\n")

@@ -1,4 +1,6 @@
 import hashlib
+import os
+import pwd
 import re
 import sqlite3
 import stat
@@ -10,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.gateway.database import DatabaseUnusable, database_file
+from tts.gateway.database import DatabaseUnusable, database, database_file
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import read_requests
 from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore
@@ -192,3 +194,31 @@ def test_keys_of_an_earlier_version_are_taken_over(file):
     with closing(Ledger(file)) as ledger:
         ring = Keyring(ledger.keys)
         assert (ring.find("tts_old"), ring.find(key)) == (found, made)
+
+
+def test_who_made_and_revoked_a_key_is_kept_also_in_a_file_of_an_earlier_version(
+    store, file, monkeypatch
+):
+    user = pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    store.create("before", KeyLimits())
+    with closing(Ledger(file)), closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE keys DROP COLUMN created_by")
+        connection.execute("ALTER TABLE keys DROP COLUMN revoked_by")
+        connection.execute("ALTER TABLE requests DROP COLUMN client")
+        connection.commit()
+    _, made = store.create("new", KeyLimits())
+    revoked = store.revoke("before")
+    assert (made.created_by, revoked.created_by, revoked.revoked_by) == (user, None, user)
+    assert list(read_requests(file)) == []
+
+
+def test_on_a_full_disk_nobody_is_told_to_remove_the_keys(tmp_path):
+    def fill():
+        with database(tmp_path / "keys.db", "CREATE TABLE a (b)") as connection:
+            connection.execute("PRAGMA max_page_count = 1")
+            connection.execute("INSERT INTO a VALUES (zeroblob(100000))")
+
+    with pytest.raises(DatabaseUnusable, match="is full") as caught:
+        fill()
+    assert caught.value.hint.startswith("Free some space")

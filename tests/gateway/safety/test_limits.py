@@ -13,7 +13,9 @@ class Asking:
 
     def __call__(self, tokens=1, at=0, search=False, key="k"):
         """Whether a request is admitted, what it is told, and its headers."""
-        found = self.limiter.admit(key, self.limits, at, tokens=tokens, search=search)
+        found = self.limiter.arrive(key, self.limits, at) or self.limiter.admit(
+            key, self.limits, at, tokens=tokens, search=search
+        )
         told = {name.decode(): value.decode() for name, value in found.headers}
         return not isinstance(found, Refusal), found, told
 
@@ -42,11 +44,14 @@ def test_a_refusal_says_when_to_come_back_and_coming_back_then_works():
     assert ask(key="other")[0]  # keys do not share their limits
 
 
-def test_a_refused_request_is_not_charged_to_any_limit():
-    ask = Asking(requests_per_minute=10, tokens_per_minute=10)
-    ask(tokens=10)
-    assert not any(ask(tokens=10)[0] for _ in range(20))
-    assert ask(tokens=10, at=60 * SECOND)[2]["x-ratelimit-remaining-requests"] == "9"
+def test_a_request_is_charged_when_it_comes_and_its_tokens_when_it_is_admitted():
+    ask = Asking(requests_per_minute=3, tokens_per_minute=10)
+    assert ask(tokens=10)[0]
+    for limit in ("10 tokens", "10 tokens", "3 requests", "3 requests"):
+        admitted, refused, _ = ask(tokens=10)
+        assert not admitted
+        assert f"{limit} per minute" in refused.message
+    assert ask(tokens=10, at=60 * SECOND)[2]["x-ratelimit-remaining-requests"] == "2"
 
 
 def test_a_request_larger_than_the_limit_gets_no_time_to_come_back():

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedVerifier
 from tests.lab.bench.runs import ALL, WANTED, Said, edit
 
-from tts.build.errors import EndpointTimeout, RunDamaged, RunError
+from tts.build.errors import ConfigError, EndpointTimeout, RunDamaged, RunError
 from tts.lab import campaign
 from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
+from tts.runs.config import read_run_config
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY
 from tts.runs.groups import expand_groups, read_group
@@ -24,6 +25,7 @@ from tts.runs.log import ChecksumChain, read_events
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
+from tts.session.function_files import source_of
 
 
 def damage(folder, line):
@@ -139,6 +141,45 @@ def test_a_comparison_of_named_strategies_has_their_runs_and_can_be_continued(en
     group = run_all(ALL, tmp_path / "group", Observer(), names=names)
     assert [member.strategy for member in read_group(group)[1]] == names
     assert resume_group(group, None, Observer()) == group
+
+
+OWN = """
+from tts.search import SampleSearchConfig
+from tts.strategies.strategy import Strategy
+
+SHORT = Strategy("my short one", "", type("Short", (SampleSearchConfig,), {}), "majority")
+function = lambda problem, seed: None
+"""
+
+
+def test_a_comparison_has_strategies_of_python_files_and_goes_on_if_they_are_named_again(
+    engines, tmp_path
+):
+    (tmp_path / "own.py").write_text(OWN)
+    texts = [f"{tmp_path}/own.py:{name}" for name in ("SHORT", "function")]
+    short, function = map(source_of, texts)
+    group = run_all(
+        replace(ALL, sources={"strategy": short}),
+        tmp_path / "group",
+        Observer(),
+        names=["greedy", texts[0]],
+    )
+    assert [member.folder for member in read_group(group)[1]] == ["greedy", "my-short-one"]
+    assert [row.strategy for row in read_rows(group)[0]] == ["greedy", "my short one"]
+    sources = [set(read_run_config(run).sources) for run in expand_groups([group])]
+    assert sources == [set(), {"strategy"}]
+    (group / "my-short-one" / SUMMARY).unlink()
+    with pytest.raises(RunError, match=r"names Python code for its strategy, .*own\.py") as caught:
+        resume_group(group, None, Observer())
+    assert f"--strategy {texts[0]}" in caught.value.hint
+    assert resume_group(group, None, Observer(), sources={"strategy": short}) == group
+    with pytest.raises(ConfigError, match=r"function of .*own\.py is a function, whose n is not"):
+        run_all(
+            replace(ALL, sources={"strategy": short, "strategy-2": function}),
+            tmp_path / "two",
+            Observer(),
+            names=texts,
+        )
 
 
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, ran):

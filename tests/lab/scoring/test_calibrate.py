@@ -77,7 +77,7 @@ def test_a_map_is_believed_where_scores_are_off_and_refused_where_they_are_proba
     scores = generator.random(1600)
     honest = calibrate(observed(scores, generator.random(1600) < scores))
     assert not honest.accepted
-    assert honest.verdict.startswith("No map: scores predict other problems as well")
+    assert honest.verdict.startswith("No map: scores of last steps predict other problems")
 
 
 def test_worthless_and_inverted_scores_all_stand_for_nearly_the_same():

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 
 from tts.lab.scoring.chains import Chain, ScoredChain
-from tts.lab.scoring.findings import VERDICTS, findings_of, judge, verdict_of
+from tts.lab.scoring.findings import findings_of
 from tts.lab.scoring.measurement import compare_aggregations, measure
+from tts.runs.verdicts import VERDICTS, judge, verdict_of
 from tts.search.thought import aggregate
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces_dev.jsonl"
@@ -187,7 +188,7 @@ def test_real_traces_with_scores_of_a_published_verifier():
     measured = measure(chains)
     assert (len(chains), measured.problems) == (300, 5)
     assert 0.85 < measured.final.auroc.value < 0.95
-    assert "unclear" in names_of(measured)
+    assert "usable" in names_of(measured)
 
 
 def test_the_guide_has_the_rules():

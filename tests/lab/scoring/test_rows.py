@@ -10,13 +10,14 @@ from tests.lab.scoring.worlds import good, scored_chains
 
 from tts.lab.scoring.measurement import measure
 from tts.lab.scoring.rows import MeasureRow, StepRow, measure_rows, step_rows, table_of
+from tts.search import Calibration
 
 CHAINS = scored_chains(good, 30, labelled="both")
 
 
 def test_each_step_is_a_row():
     chains = [replace(CHAINS[0], scores=(None, *CHAINS[0].scores[1:])), *CHAINS[1:]]
-    rows = list(step_rows(chains, lambda score, last: score / 2 if last else 1.0))
+    rows = list(step_rows(chains, Calibration.of([(0, 0), (1, 0.5)], [(0, 1), (1, 1)])))
     assert len(rows) == sum(len(each.scores) for each in chains)
     first, count = rows[0], len(chains[0].scores)
     assert (first.score, first.probability, first.step, first.steps) == (None, None, 1, count)

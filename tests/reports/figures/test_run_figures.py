@@ -75,7 +75,7 @@ def test_readings_carry_the_numbers_of_the_run():
         "accuracy-by-level": "are right, 100.0% at level 1, 0.0% at level 2",
         "accuracy-by-rule": "Chosen by the best score, 50.0%",
         "pass-at-k": "for 25.0% of the problems, among 2 of the completions for 50.0%",
-        "scores": "in 75.0% of all pairs",
+        "scores": "in 75.0% [0.7, 99.9] of all pairs",
         "token-use": "87.5% of 80 generated tokens are on the path of a completion: 7 useful",
         "tokens-per-problem": "Of 2 problems: 40 tokens in the median",
         "latency": "Of 2 problems: 5 s in the median, 5 in the mean, 5 at most",
@@ -98,16 +98,18 @@ def test_a_kind_has_its_colour_in_every_run():
 
 
 def calibration_of(*bins):
-    """The figure of one problem's completions, by (score, right, wrong)."""
+    """The figure of problems with one completion each, by (score, right, wrong)."""
     groups = (LoggedAnswer("1", True), LoggedAnswer("2", False))
-    completions, node = [], 0
+    log = [SESSION]
     for score, right, wrong in bins:
         for group in [0] * right + [1] * wrong:
-            completions.append(LoggedCompletion((node,), score, group))
-            node += 1
-    done = solved("a", 1.0, completions=tuple(completions), groups=groups, correct={"best": True})
-    found = figures([SESSION, started("a", 0.0), done], parameters={"n": node})
-    return next(figure for figure in found if figure.name == "calibration")
+            name, only = str(len(log)), (LoggedCompletion((0,), score, group),)
+            log.append(started(name, 0.0))
+            log.append(
+                solved(name, 1.0, completions=only, groups=groups, correct={"best": not group})
+            )
+    drawn = figures(log, parameters={"n": 1})
+    return next(figure for figure in drawn if figure.name == "calibration")
 
 
 def test_the_calibration_says_how_many_bins_are_off():
@@ -115,7 +117,7 @@ def test_the_calibration_says_how_many_bins_are_off():
     figure = calibration_of(
         (0.01, 10, 990), (0.25, 30, 10), (0.45, 3, 2), (0.65, 6, 24), (0.99, 990, 10)
     )
-    assert "Over 2,075 completions the score is 1.7 points away" in figure.reading
+    assert "The score is 1.7% [1.1, 2.5] away" in figure.reading
     assert "2 of 5 bins are off beyond the noise." in figure.reading
     assert [(row["completions"], row["within the noise"]) for row in figure.rows] == [
         (1000, True),

@@ -32,6 +32,7 @@ STUDY = Study(
     StudyConfig("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True),
     DEMO,
     pair_memory(DEMO),
+    DEMO,
     (),
 )
 LOAD = {

@@ -9,10 +9,11 @@ from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 from tests.reports.figures.checks import check_all
 
 from tts.lab.scoring.calibrate import calibrate
-from tts.lab.scoring.findings import Finding, findings_of
+from tts.lab.scoring.findings import findings_of
 from tts.lab.scoring.measurement import measure
 from tts.reports.figures.verifier import measurement_figures, reliability, roc
 from tts.reports.measurement import measurement_report, print_measurement
+from tts.runs.verdicts import Finding
 
 
 def measured(verifier, problems=60, **fields):

@@ -69,6 +69,8 @@ class ServedModel:
     """Tokens of a prompt and its output together, if the server said so."""
     head: HeadKind = "labels"
     """Its kind is not known: the fields of one that judges with labels are of use to all."""
+    api_key_env: str | None = None
+    """The environment variable that holds the server's key."""
 
     @property
     def name(self) -> str:

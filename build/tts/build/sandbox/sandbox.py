@@ -11,22 +11,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..machine_limits import usable_cores
 from ..spec.execution import ExecutionSpec
 from . import inside
+from .system_calls import system_call_filter
 
 MAX_OUTPUT_BYTES = 1 << 16
 _KEPT_ERRORS = 2000  # bytes at the end of the standard error
@@ -37,7 +42,16 @@ _INSIDE = (Path(__file__).parent / "inside.py").read_text(encoding="utf-8")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _TEMPORARY = "/tmp"
+_WORK = f"{_TEMPORARY}/work"
+_OF_ITS_OWN = (Path("/proc"), Path("/dev"), Path(_WORK))
+"""Folders that a program has in place of the machine's."""
+_TASKS_PER_PROCESS = 2  # the kernel counts threads; the parent inside sees the excess first
 HOW_TO_INSTALL = "Install it: apt-get install bubblewrap (0.7 or later), or your system's package."
+_AS_ROOT = " Others must be able to read them: for root it runs as a user without rights."
+NO_LIMIT = (
+    "the kernel does not limit the number of processes here, so that a fork bomb can take the "
+    "machine: use an ordinary user, or for root a Python that others may read"
+)
 WITHOUT = (
     "Or set execution.sandbox to none-i-trust-all-generated-code, which lets what the model "
     "writes do whatever you may do."
@@ -48,6 +62,9 @@ program, *files = sys.argv[1:]
 if not os.access(program, os.X_OK): sys.exit(program)
 sys.exit(next((each for each in files if not os.access(each, os.R_OK)), 0))
 """
+
+
+logger = logging.getLogger(__name__)
 
 
 class Failure(Enum):
@@ -85,30 +102,121 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """The bubblewrap of this machine: its path, None if none can be used; its version, or why."""
+    """The bubblewrap of this machine, and how it is called here."""
 
     path: str | None
-    said: str
+    """None if none can be used."""
+    description: str
+    """Its version, or why none can be used."""
+    options: tuple[str, ...] = ()
+    """What it takes from a program."""
+    changes_user: bool = False
+    """Whether programs run as a user of their own, for root's processes have no limit."""
+    limits_processes: bool = False
+    """Whether the kernel holds their processes to a number of their own."""
 
 
-_ALONE = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_ALONE = ("--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_UNPRIVILEGED = ("--unshare-all", *_ALONE)
+_PRIVILEGED = (
+    *(f"--unshare-{space}" for space in ("ipc", "pid", "net", "uts", "cgroup-try")),
+    *_ALONE,
+    *(word for name in ("SETUID", "SETGID", "CHOWN") for word in ("--cap-add", f"CAP_{name}")),
+)
+"""Of root, who leaves these rights inside, with the user."""
+_FIRST_USER, _USERS = 0x70000000, 1 << 27
+"""User ids that systems leave alone (systemd's UIDS-GIDS.md), one drawn for each program."""
+_PROBE_TASKS = 4  # the parent inside, the probe, and two of four that it tries to start
+_PROBE = """
+import os, time
+for started in range(4):
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+    except OSError:
+        break
+else:
+    started = 4
+os._exit(100 + started)
+"""
 
 
 @cache
 def find_bubblewrap() -> Bubblewrap:
-    """The bubblewrap of this machine, tried once."""
+    """The bubblewrap of this machine, tried once, for root in two ways."""
     path = shutil.which("bwrap")
     if path is None:
         return Bubblewrap(None, "bubblewrap (bwrap) is not installed")
-    tried = [path, *_ALONE, *_memory_folder(_TEMPORARY, 1), "--ro-bind", "/", "/", "true"]
+    ways = [Bubblewrap(path, "", _UNPRIVILEGED)]
+    if os.geteuid() == 0:
+        ways.insert(0, Bubblewrap(path, "", _PRIVILEGED, changes_user=True))
     try:
-        done = subprocess.run(tried, capture_output=True, text=True, timeout=_PROBE_S)
         version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.split()
+        for way in ways:
+            probe = _probed(way)
+            if probe.returncode in range(100, 105):
+                return replace(
+                    way,
+                    description=f"bubblewrap {version[-1] if version else 'of unknown version'}",
+                    limits_processes=probe.returncode in range(101, 104),
+                )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Bubblewrap(None, f"{path} does not run: {error}")
-    if done.returncode:
-        return Bubblewrap(None, f"{path} cannot be used here: {done.stderr.strip():.200}")
-    return Bubblewrap(path, f"bubblewrap {version[-1] if version else 'of unknown version'}")
+    return Bubblewrap(None, f"{path} cannot be used here: {probe.stderr.strip():.200}")
+
+
+def _probed(way: Bubblewrap) -> subprocess.CompletedProcess[str]:
+    """A program that starts more processes than it may; its status says how many it started."""
+    theirs, ours = os.pipe()
+    limits = {"memory_bytes": 1 << 30, "file_bytes": 0, "cpu_s": 60, "processes": 1000}
+    line = _wrapped(way, {**limits, "tasks": _PROBE_TASKS, "lifeline": theirs}, (), 1)
+    try:
+        return subprocess.run(
+            [*line, sys.executable, "-I", "-S", "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_S,
+            pass_fds=(theirs,),
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def _wrapped(
+    way: Bubblewrap, limits: dict[str, int | None], reads: Iterable[Path], folder_mb: int
+) -> list[str]:
+    """The command line in front of a program's own."""
+    user = _FIRST_USER + secrets.randbelow(_USERS) if way.changes_user else None
+    inner = _inner({**limits, "user": user, "filter": system_call_filter().hex()})
+    return [way.path or "bwrap", *way.options, *_seen(reads, folder_mb), "--", *inner]
+
+
+def _inner(limits: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits)]
+
+
+def _seen(reads: Iterable[Path], folder_mb: int) -> Iterator[str]:
+    """The options of bubblewrap for all that a program sees."""
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for folder in ("/dev/shm", _TEMPORARY):
+        yield from ("--perms", "1777", "--size", str(folder_mb << 20), "--tmpfs", folder)
+    python = (sys.prefix, sys.base_prefix, sys.exec_prefix, _beside_python())
+    folders = {*python, *map(os.path.realpath, python), *map(str, reads)}
+    for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
+        for above in list(Path(path).parents)[-2::-1]:  # which bubblewrap would close to others
+            yield from ("--perms", "0755", "--dir", str(above))
+        yield from ("--ro-bind-try", path, path)
+    yield from ("--perms", "0777", "--dir", _WORK, "--chdir", _WORK)
+    if Path("/proc/keys").exists():
+        yield from ("--ro-bind", "/dev/null", "/proc/keys")
+    for path in ("/dev", "/proc", "/"):  # below /proc/sys root could change the kernel
+        yield from ("--remount-ro", path)
+
+
+@cache
+def _warn_once() -> None:
+    logger.warning("sandbox: %s", NO_LIMIT)
 
 
 class Sandbox:
@@ -132,8 +240,9 @@ class Sandbox:
         )
         if self._isolated:
             return (
-                f"{find_bubblewrap().said}: no network, nothing of this machine to write, of its "
-                f"files the system's, this Python's and those given to read; {limits}"
+                f"{find_bubblewrap().description}: no network, nothing of this machine to write, "
+                f"of its files the system's, this Python's and those given to read; {limits}"
+                f"{'' if find_bubblewrap().limits_processes else f'; {NO_LIMIT}'}"
             )
         return (
             f"no sandbox ({spec.sandbox}): your files and the network are open to what the model "
@@ -142,11 +251,22 @@ class Sandbox:
 
     def require(self, command: Sequence[str] = ("python",)) -> None:
         """Raise ConfigError if no program can be run so, or not this one."""
-        if self._isolated and (found := find_bubblewrap()).path is None:
+        bubblewrap = find_bubblewrap() if self._isolated else None
+        if bubblewrap and bubblewrap.path is None:
             raise ConfigError(
-                f"What a model writes is executed in a sandbox only, and {found.said}.",
+                f"What a model writes is executed in a sandbox only, and {bubblewrap.description}.",
                 hint=f"{HOW_TO_INSTALL}\n{WITHOUT}",
             )
+        if bubblewrap and not bubblewrap.limits_processes:
+            _warn_once()
+        for path in self._spec.reads if self._isolated else ():
+            real = path.resolve()
+            if any(real in (each, *each.parents) or each in real.parents for each in _OF_ITS_OWN):
+                raise ConfigError(
+                    f"execution.reads: {path} cannot be read in the sandbox, which has /proc, "
+                    "/dev and /tmp of its own.",
+                    hint="Name the folders that are needed, such as /etc/ssl.",
+                )
         for path in self._spec.reads:
             if not path.exists():
                 raise ConfigError(
@@ -161,13 +281,15 @@ class Sandbox:
             )
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
         seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
-        with self._folder() as folder:  # without a turn: those are of another event loop
-            ended = asyncio.run(self._run(seen, b"", folder))
+        # without a turn, which is of another event loop; in a thread, for this one's may run one
+        with self._folder() as folder, ThreadPoolExecutor(1) as thread:
+            ended = thread.submit(asyncio.run, self._run(seen, b"", folder)).result()
         if ended.failure:
             raise ConfigError(
                 f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
                 "in the sandbox.",
-                hint="Name the folders that it needs in execution.reads.",
+                hint="Name the folders that it needs in execution.reads."
+                + _AS_ROOT * bool(bubblewrap and bubblewrap.changes_user),
             )
 
     def resolved(self, command: Sequence[str]) -> list[str]:
@@ -235,10 +357,12 @@ class Sandbox:
             yield folder
 
     def _environment(self, folder: str) -> dict[str, str]:
-        home = f"{_TEMPORARY}/work" if self._isolated else folder
+        home = _WORK if self._isolated else folder
         kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         temporary = {"HOME": home, "TMPDIR": home}
-        return {"PATH": _path(), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", **temporary, **kept}
+        # programs run one on each core, and the kernel counts threads as processes
+        usual = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        return {"PATH": _path(), **usual, **temporary, **kept}
 
     def _line(self, command: Sequence[str], lifeline: int) -> list[str]:
         spec = self._spec
@@ -247,30 +371,15 @@ class Sandbox:
             "memory_bytes": spec.memory_mb << 20,
             "file_bytes": spec.files_mb << 20,
             "processes": spec.processes,
+            "tasks": None,
             "lifeline": lifeline,
         }
-        line = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits), *command]
         if not self._isolated:
-            return line
-        return [find_bubblewrap().path or "bwrap", *_ALONE, *self._seen(), "--", *line]
-
-    def _seen(self) -> Iterator[str]:
-        """The options of bubblewrap for all that a program sees."""
-        work = f"{_TEMPORARY}/work"
-        yield from ("--proc", "/proc", "--dev", "/dev")
-        yield from _memory_folder("/dev/shm", self._spec.files_mb)
-        yield from _memory_folder(_TEMPORARY, self._spec.files_mb)
-        python = (sys.prefix, sys.base_prefix, sys.exec_prefix, _beside_python())
-        folders = {*python, *map(os.path.realpath, python), *map(str, self._reads)}
-        for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
-            yield from ("--ro-bind-try", path, path)
-        yield from ("--dir", work, "--chdir", work)
-        for path in ("/dev", "/proc", "/"):  # below /proc/sys root could change the kernel
-            yield from ("--remount-ro", path)
-
-
-def _memory_folder(path: str, size_mb: int) -> tuple[str, ...]:
-    return "--size", str(size_mb << 20), "--tmpfs", path
+            return [*_inner({**limits, "user": None, "filter": ""}), *command]
+        bubblewrap = find_bubblewrap()
+        if bubblewrap.limits_processes:
+            limits["tasks"] = _TASKS_PER_PROCESS * spec.processes
+        return [*_wrapped(bubblewrap, limits, self._reads, spec.files_mb), *command]
 
 
 def _beside_python() -> str:

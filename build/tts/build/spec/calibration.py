@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from .section import Section
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
 def _rising(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 else:
     PresetName = Literal[tuple(PRESETS)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
-Mark = Annotated[float, Field(ge=-1e9, le=1e9)]
-Weight = Annotated[float, Field(ge=0, le=1)]
+Mark = Annotated[float, Field(strict=True, ge=-1e9, le=1e9)]
+Weight = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
 class VerdictSpec(Section):
@@ -45,6 +45,9 @@ class VerdictSpec(Section):
             raise ValueError("probability needs after and labels")
         if self.labels is not None and len(set(self.labels.values())) < 2:
             raise ValueError("labels must be two or more, of different weights")
+        words = [word.casefold() for word in self.labels or () if not self.probability]
+        if len(set(words)) < len(words):
+            raise ValueError("labels are words in any case, and two of them differ in case alone")
         if self.labels is not None and self.scale != (0.0, 1.0):
             raise ValueError("labels are words and a scale is for numbers; give one of them")
         if self.scale[0] == self.scale[1]:

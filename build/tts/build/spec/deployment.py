@@ -188,7 +188,7 @@ class Deployment(Section):
     """The server of the engines, and its addresses."""
     endpoints: tuple[Endpoint, ...] = ()
     """gRPC addresses (HOST:PORT) of servers on other machines; clients use all of them."""
-    answer_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = ANSWER_TIMEOUT_S
+    answer_timeout_s: Annotated[float, Field(strict=True, ge=1, le=1e6)] = ANSWER_TIMEOUT_S
     """A request fails once its server has answered nothing at all for so many seconds."""
     tensorrt: TensorRTSpec | None = None
     """GPU and container; required by target tensorrt."""

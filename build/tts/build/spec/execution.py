@@ -30,16 +30,17 @@ class ExecutionSpec(Section):
     wall_s: Annotated[float, Field(gt=0, le=1e6)] = 60.0
     """Seconds by the clock, against what hangs: a busy machine must not decide a score."""
     memory_mb: Annotated[int, Field(strict=True, ge=16, le=10**7)] = 1024
-    """MiB of address space of each process, and of memory of all of them together."""
+    """MiB of address space of each process, and of memory of all of them with their files."""
     processes: Annotated[int, Field(strict=True, ge=1, le=10**5)] = 32
-    """Processes at a time."""
+    """Processes at a time; in the sandbox twice as many with their threads."""
     files_mb: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 64
-    """MiB of each file, and of the whole temporary folder in the sandbox."""
+    """MiB of each file, and in the sandbox of all in `/tmp`, and of all in `/dev/shm`."""
     at_a_time: Parallel | None = None
     """Programs that run at a time; unset: one for each core."""
     reads: tuple[FilePath, ...] = ()
     """Files and folders that they may read besides the system's, this Python and the files that
-    the command names."""
+    the command names. As root runs them as a user without rights, others must be able to read
+    them."""
 
     def below(self, folder: Path) -> ExecutionSpec:
         """The same with absolute paths, from the folder where relative ones start."""

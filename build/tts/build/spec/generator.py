@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, PrivateAttr, StrictBool
+from pydantic import Field, PrivateAttr, StrictBool, model_validator
 
 from .engine import EngineSpec
 from .role import RoleSpec
@@ -25,6 +25,16 @@ class GeneratorRole(RoleSpec):
     """How it thinks before it answers, if its chat template says so."""
     guided_decoding: StrictBool = False
     """Allow searches to constrain answers by a schema or expression (xgrammar)."""
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        budget = self.thinking.budget_tokens
+        if budget is not None and budget >= self.max_seq_len:
+            raise ValueError(
+                f"thinking.budget_tokens is {budget}, but max_seq_len, which includes it, is "
+                f"{self.max_seq_len}, which leaves no room for an answer"
+            )
+        return self
 
 
 class GeneratorSpec(GeneratorRole, EngineSpec):

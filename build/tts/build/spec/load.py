@@ -78,6 +78,12 @@ def deployment_file(name_or_file: str | Path) -> Path:
             hint="Name a YAML file; bundled deployments: "
             f"{', '.join(bundled_deployments()) or 'none'}.",
         )
+    if file.name != str(name_or_file) or file.suffix in (".yaml", ".yml"):
+        raise ConfigError(
+            f"There is no file {name_or_file}.",
+            hint=did_you_mean(file.stem, bundled_deployments())
+            + "tts init writes a deployment file; tts list deployments names the bundled ones.",
+        )
     raise ConfigError(
         f"There is no deployment {str(name_or_file)!r}: neither a file nor a bundled name.",
         hint=did_you_mean(file.name, bundled_deployments())
@@ -135,8 +141,8 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         placed = {}
         for what in ("tokenizer", "checkpoint", "executable"):
             path = getattr(spec, what, None)
-            on_hub = what != "executable" and names_repository(str(path))
-            if path is not None and not (on_hub and not is_there(base / path)):
+            by_name = names_repository(str(path)) if what != "executable" else "/" not in str(path)
+            if path is not None and not (by_name and not is_there(base / path)):
                 placed[what] = absolute(path, what)
         update[role] = spec.model_copy(update=placed)
     return deployment.model_copy(update=update)
@@ -165,6 +171,7 @@ def explain(
 _REASONS = {
     "literal_error": "allowed: {expected}",
     "int_type": "must be a whole number",
+    "float_type": "must be a number",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",

@@ -33,4 +33,6 @@ class ThinkingSpec(Section):
     def _both_marks(self) -> Self:
         if (self.opens is None) is not (self.closes is None):
             raise ValueError("opens and closes belong together: state both, or neither")
+        if self.opens is not None and self.opens == self.closes:
+            raise ValueError("opens and closes are the same mark; they must differ")
         return self

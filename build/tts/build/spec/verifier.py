@@ -52,7 +52,7 @@ def _graded(labels: dict[str, float]) -> dict[str, float]:
 
 
 Labels = Annotated[
-    dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(ge=0, le=1)]],
+    dict[Annotated[str, Field(min_length=1)], Annotated[float, Field(strict=True, ge=0, le=1)]],
     BeforeValidator(_spaced),
     AfterValidator(_graded),
 ]
@@ -205,6 +205,13 @@ class VerifierRole(RoleSpec):
         asked = self.model_copy(update=update)
         _require_places(asked.prompt or "", asked.prompt_places)
         return asked
+
+    @field_validator("criteria")
+    @classmethod
+    def _criteria_differ(cls, criteria: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if criteria and len({each.strip() for each in criteria} - {""}) < len(criteria):
+            raise ValueError("must be different texts, none of them blank")
+        return criteria
 
     @field_validator("prompt")
     @classmethod

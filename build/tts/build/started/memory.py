@@ -32,6 +32,8 @@ from ..spec import (
     GeneratorSpec,
     KvCache,
     Precision,
+    RemoteGenerator,
+    RemoteVerifier,
     Role,
     RoleSpec,
     SharedVerifier,
@@ -142,6 +144,9 @@ def as_engines(deployment: Deployment) -> Deployment:
     """
     started = deployment.started()
     update: dict[str, Any] = {role: _as_engine(deployment, role) for role in started}
+    for role, spec in deployment.engines().items():  # on a CPU, and none of the planner's
+        kind = RemoteGenerator if role == "generator" else RemoteVerifier
+        update[role] = kind.model_construct(**_fields(spec, kind))
     if shares(deployment):
         update["verifier"] = SharedVerifier.model_construct(
             **_fields(deployment.roles()["verifier"], SharedVerifier)

@@ -26,7 +26,9 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"cannot import name 'PartReasoningText'",
         "The Python package openai in this container does not go with its TensorRT-LLM.",
-        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1.",
+        "Upgrade openai in the image, under the image's own name, which tts build-engines "
+        "--dry-run shows: printf 'FROM %s\\nRUN pip install -U openai\\n' IMAGE | docker build "
+        "--tag IMAGE -",
     ),
     (
         r"No space left on device|\[Errno 28\]|ENOSPC",

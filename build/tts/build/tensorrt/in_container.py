@@ -58,6 +58,7 @@ def check(arguments: argparse.Namespace) -> None:
     if version != arguments.tensorrt_llm:
         fail(f"this container has TensorRT-LLM {version}, not {arguments.tensorrt_llm}")
     import torch
+    from tensorrt_llm import models  # noqa: F401 - as for a conversion: it may not import
 
     count = torch.cuda.device_count()
     if count < arguments.gpus:

@@ -69,20 +69,21 @@ class Critic:
 
     def text(self, question: str, steps: Sequence[str]) -> str:
         """The text of a prompt."""
-        form, shown = self.form, list[str]()
-        for at, step in enumerate(steps or ("",), 1):
+        form, texts, inert = self.form, list[str](), self.tokenizer.inert
+        question = inert(question)
+        for at, step in enumerate(map(inert, steps or ("",)), 1):
             bare = _NUMBERED.sub("", step) if "{number}" in form.shown else step
-            shown.append(_filled(form.shown, step=bare, number=str(at)))
+            texts.append(_filled(form.shown, step=bare, number=str(at)))
         messages = [{"role": "system", "content": form.system}] if form.system else []
         if form.later:
-            first, *later = shown
+            first, *later = texts
             turns = [("user", _filled(form.user, question=question, step=first))]
             for step in later:
                 turns += ("assistant", form.reply), ("user", _filled(form.later, step=step))
         else:
-            earlier = shown[:-1] if "{step}" in form.user else shown
+            earlier = texts[:-1] if "{step}" in form.user else texts
             before = form.between.join(earlier) or form.no_steps
-            content = _filled(form.user, question=question, steps=before, step=shown[-1])
+            content = _filled(form.user, question=question, steps=before, step=texts[-1])
             turns = [("user", content)]
         messages += [{"role": role, "content": content} for role, content in turns]
         text = self.tokenizer.chat(messages, generation_prompt=form.answers)
@@ -90,7 +91,7 @@ class Critic:
             text = _without_end(text, self.tokenizer.special("eos_token"))
         elif self.thinking:
             text = self.thinking.prompt(text)
-        return text + _filled(form.opening, number=str(len(shown)))
+        return text + _filled(form.opening, number=str(len(texts)))
 
     def verdict(self, text: str) -> float | None:
         """The score of a critique's text, from 0 to 1; None: it has no verdict.
@@ -98,9 +99,11 @@ class Critic:
         `text` is as `Tokenizer.spelled` writes it: behind its thinking alone a verdict counts.
         """
         if self.thinking:
-            _, closed, text = text.partition(self.thinking.marks.closes)
-            if not closed:
+            marks = map(re.escape, self.thinking.marks.closings)
+            _, *behind = re.split("|".join(marks), text, maxsplit=1)
+            if not behind:
                 return None
+            (text,) = behind
         return self.read(text)
 
     @cached_property
@@ -145,7 +148,9 @@ def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
     thinking = None
     if form.answers:
         section = "verifier.critique.thinking"
-        thinking = thinking_of(tokenizer, asked.thinking, section=section)
+        system = [{"role": "system", "content": form.system}] if form.system else []
+        chat = [*system, {"role": "user", "content": form.user}]
+        thinking = thinking_of(tokenizer, asked.thinking, chat, section=section)
     elif asked.thinking != ThinkingSpec():
         raise ConfigError(
             f"verifier.critique.thinking is given, but preset {asked.preset} writes its critique "

@@ -5,7 +5,8 @@ ids are those of the running text; and the ids of a longer path extend those of 
 so that the engine's prefix cache serves every earlier step (of format prompted: all but the end,
 which asks about the last step). Where the answer is read as one text (`VerifierRole.reads_whole`),
 `first` takes all of it and its ids are those of the whole. `FORMATS` in `tts.build.spec` names what
-makes each dialogue.
+makes each dialogue. Questions and steps are text: a control token that they spell ends no turn and
+makes no step (`Tokenizer.inert`).
 """
 
 from __future__ import annotations

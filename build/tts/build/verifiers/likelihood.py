@@ -55,7 +55,7 @@ class Continuation:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        prompt = self.tokenizer.encode(self.head + question + self.turn)
+        prompt = self.tokenizer.encode(self.head + self.tokenizer.inert(question) + self.turn)
         return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
     def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
@@ -71,7 +71,7 @@ class Continuation:
             tail = self.decode(scored[-len(STEP_END) :])
             line = STEP_END[len(tail) - len(tail.rstrip("\n")) :]
             before = _LETTER + STEP_END.removesuffix(line)
-        text = line + (step or STEP_END)
+        text = line + (self.tokenizer.inert(step) or STEP_END)
         decode, alone = self.tokenizer.decode, self.tokenizer.encode_after(before, text)
         *tokens, _ = self.tokenizer.encode_after(before, text + STEP_END + _LETTER)
         lead, end = 0, _shared(tokens, alone)

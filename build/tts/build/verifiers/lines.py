@@ -32,7 +32,7 @@ class Lines:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        asked = self.tokenizer.encode(f"{self.bos}{question}\n")
+        asked = self.tokenizer.encode(f"{self.bos}{self.tokenizer.inert(question)}\n")
         return self.extend(np.asarray(asked, dtype=np.int32), step)
 
     def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
@@ -41,8 +41,9 @@ class Lines:
 
     def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue. A step of several lines is scored at the end of its last one."""
-        lines = [[*self.tokenizer.encode(line), self.line_end] for line in step.split("\n")]
-        return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))
+        lines = self.tokenizer.inert(step).split("\n")
+        ids = [[*self.tokenizer.encode(line), self.line_end] for line in lines]
+        return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in ids)))
 
 
 def skywork_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> Lines:

@@ -63,6 +63,7 @@ class Prompted:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
+        question, step = map(self.tokenizer.inert, (question, step))
         ids = self.tokenizer.encode(self.head + question + self.join + step)
         return np.asarray([*ids, *self.answer_ids], dtype=np.int32)
 
@@ -73,7 +74,7 @@ class Prompted:
     def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue."""
         path = scored[: len(scored) - len(self.answer_ids)]
-        new = self.tokenizer.encode_after(_ANY_WORD, self.between + step)
+        new = self.tokenizer.encode_after(_ANY_WORD, self.between + self.tokenizer.inert(step))
         return np.concatenate((path, np.asarray([*new, *self.answer_ids], dtype=np.int32)))
 
 
@@ -92,9 +93,10 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
     content, (label, *_) = spec.prompt, spec.labels
     for place, mark in zip(PROMPT_PLACES, _MARKS, strict=False):  # the criterion stays a place
         content = content.replace(place, mark)
+    chat = [{"role": "user", "content": content}]
     head, join, between, text = chat_pieces(
         tokenizer,
-        [{"role": "user", "content": content}],
+        chat,
         _MARKS,
         spec.format,
         generation_prompt=True,
@@ -103,7 +105,7 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             "Spell the chat out with verifier.format custom (docs/reference/verifiers.md).",
         ),
     )
-    if thinks_first(tokenizer):
+    if thinks_first(tokenizer, chat):
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} has the model think before it answers, "
             f"so verifier format {spec.format} would read its labels where the thinking begins.",

@@ -53,7 +53,7 @@ class RunningText:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        asked = self.head + question + (self.join if step else "")
+        asked = self.head + self._inert(question) + (self.join if step else "")
         return np.asarray([*self.bos, *self._encode(None, asked, step)], dtype=np.int32)
 
     def extend(self, scored: Ids, step: str, number: int = 0) -> Ids:
@@ -66,9 +66,13 @@ class RunningText:
         tail = [*self.label_ids, *self._encode(self.answer + self.label, turn, step)]
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
 
+    def _inert(self, text: str) -> str:
+        around = self.head + self.join + self.answer + self.label + self.turn
+        return self.tokenizer.inert(text, around)
+
     def _encode(self, before: str | None, text: str, step: str) -> list[int]:
         """A text, a step and `answer`, behind a text or at the beginning."""
-        encode = self.tokenizer.encode
+        encode, step = self.tokenizer.encode, self._inert(step)
         if self.apart:
             return [token for part in (text, step, self.answer) for token in encode(part)]
         whole = text + step + self.answer

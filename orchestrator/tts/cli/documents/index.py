@@ -19,10 +19,12 @@ from .deployments import (
 )
 from .gateway import LoggedRequest
 from .runs import BenchDocument, ReportDocument, SolveDocument
+from .scores import ScoreDocument
 
 DOCUMENTS: dict[str, Any] = {
     "tts solve": SolveDocument,
     "tts bench": BenchDocument,
+    "tts score": ScoreDocument,
     "tts report": ReportDocument,
     "tts runs list": list[ListedRun],
     "tts plan": PlanDocument,

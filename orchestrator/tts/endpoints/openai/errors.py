@@ -25,7 +25,7 @@ def words_of(body: bytes) -> str:
     """What an answer with an error says, in one line and not too long."""
     try:
         words = _message(msgspec.json.decode(body))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         words = body[: 4 * MOST_WORDS].decode(errors="replace")
     words = " ".join(words.split()) or "it says nothing more"
     return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]}..."

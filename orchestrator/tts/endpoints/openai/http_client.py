@@ -71,7 +71,7 @@ class Http:
             body = await self._whole(answer, path)
         try:
             return msgspec.json.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     async def post(self, path: str, body: object) -> Any:

@@ -19,6 +19,7 @@ import msgspec
 from tts.build.thinking import Thinking
 from tts.engines.wire import Guide
 from tts.problem import Problem
+from tts.prompting.step_ends import steps_of
 from tts.search import SearchConfig, significant
 from tts.session import Step
 
@@ -28,7 +29,7 @@ from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_
 from ..openai.errors import too_late
 from ..openai.messages import ToolCall
 from ..openai.requests import ChatRequest
-from ..pooling import calls_of, steps_of
+from ..pooling import calls_of
 from ..service import Service, admit
 from ..tools.conversation import transcript
 from ..tools.votes import DrawnAnswer, Vote, vote
@@ -115,8 +116,9 @@ async def answer_by_candidates(
     if budget := asked.config.limits.budget_tokens:
         room = max(1, min(room, budget // asked.n))
     record = exchange.record
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(turn.prompt)
+    record.strategy = asked.config.strategy
     admit(service, exchange, len(turn.prompt) + asked.n * room, search=True)
+    record.prompt_tokens = len(turn.prompt)
 
     def start() -> _Draw:
         return _Draw(service, record.id, turn, asked, config, room)
@@ -181,6 +183,8 @@ class _Draw(RunningSearch[_Ballot]):
             seed=self._asked.config.seed,
             temperature=config.temperature if config else request.temperature,
             top_p=config.top_p if config else request.top_p,
+            top_k=config.top_k if config else request.top_k,
+            min_p=config.min_p if config else request.min_p,
         )
         calls = generator.calls(
             [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from tts.build.thinking import Thinking
 from tts.prompting import Models
 
 from ..exchange import Exchange
@@ -22,6 +25,7 @@ from .prompts import (
     filter_messages,
     filter_tools,
     filtered,
+    form_read,
     known_ids,
     prompt_text,
     require_length,
@@ -29,7 +33,7 @@ from .prompts import (
     tool_chat_text,
 )
 from .search_request import wants_search
-from .structured import OutputForm, output_form, require_guides
+from .structured import OutputForm, asks_form, output_form, require_guides
 from .thinking import template_variables, with_budget
 from .tool_turns import ToolTurn, tool_turn
 
@@ -42,7 +46,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
     request, body = await read(service, exchange, CompletionRequest)
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
-    form = await _form(service, request, body)
+    form = await _form(service, request)
     encoder = TextEncoder(exchange.record.id, request)
     if wants_search(request, strategy):
         (prompt, *others) = request.prompts
@@ -157,15 +161,15 @@ async def _answer_chat(
     """Answer a chat that was read from a body, in the form of its API."""
     strategy = strategy_of(service, exchange, request.model)
     exchange.record.model = request.model
-    form = await _form(service, request, body)
+    form = await _form(service, request)
     turn, guide = None, form.guide if form else None
     variables = template_variables(service.generator.models, request)
     models = service.generator.models.asked_with(variables)
-    thinking = models.thinking if request.add_generation_prompt else None
-    thinking = with_budget(thinking, request.thinking_token_budget)
+    with_budget(models.thinking, request.thinking_token_budget)
     if request.asks_tools:
-        prompt, turn = await _with_tools(service, models, request, form, len(body))
+        prompt, turn, thinking = await _with_tools(service, models, request, form)
         guide = turn.guide if turn else guide
+        thinking = with_budget(thinking, request.thinking_token_budget)
         if wants_search(request, strategy):
             drawn = CandidateTurn(request, prompt, guide, turn, variables, thinking)
             await candidates.answer_by_candidates(service, exchange, drawn, strategy, body, encoder)
@@ -179,7 +183,13 @@ async def _answer_chat(
         tokenizer, context = service.generator.models.generator, service.generator.context
         characters = require_length(tokenizer, context, *(each.text for each in request.messages))
         await filter_messages(service.filters, request.messages)
-        prompt = await tokenised(characters, lambda: tokenizer.encode(chat_text(models, request)))
+
+        def read() -> tuple[list[int], Thinking | None]:
+            text, thinking = chat_text(models, request)
+            return tokenizer.encode(text), thinking
+
+        prompt, thinking = await tokenised(characters, read)
+        thinking = with_budget(thinking, request.thinking_token_budget)
     await plain.answer(
         service,
         exchange,
@@ -195,12 +205,14 @@ async def _answer_chat(
 
 
 async def _with_tools(
-    service: Service, models: Models, request: ChatRequest, form: OutputForm | None, size: int
-) -> tuple[list[int], ToolTurn | None]:
+    service: Service, models: Models, request: ChatRequest, form: OutputForm | None
+) -> tuple[list[int], ToolTurn | None, Thinking | None]:
     """The prompt of a chat that has tools, or in which tools were called, and how they are called.
 
-    `size`: bytes of the request. A call that must come begins the answer: the prompt's end has its
-    beginning unless that is the thinking.
+    With it how the model thinks, if the prompt ends inside the thinking.
+
+    A call that must come begins the answer: the prompt's end has its beginning unless that is the
+    thinking.
     """
     if request.continue_final_message or not request.add_generation_prompt:
         raise bad_request(
@@ -208,7 +220,9 @@ async def _with_tools(
             "continue_final_message",
         )
     tokenizer, context = models.generator, service.generator.context
-    turn = await tokenised(size, lambda: tool_turn(service, request, form))
+    turn_of = partial(tool_turn, service, request, form)
+    must_call = request.tool_choice not in (None, "none", "auto")
+    turn = await form_read(turn_of) if must_call else turn_of()
     tools = request.tools if turn else []
     texts = [message.text for message in request.messages]
     texts += [call.function.arguments for m in request.messages for call in m.tool_calls or ()]
@@ -216,13 +230,13 @@ async def _with_tools(
     await filter_messages(service.filters, request.messages)
     await filter_tools(service.filters, request.messages, tools)
     call_form = turn.form if turn else form_of(tokenizer.chat_template)
-    prefix = turn.prefix if turn and not models.thinking else ""
 
-    def ids() -> list[int]:
-        text = tool_chat_text(models, request.messages, tools, call_form)
-        return tokenizer.encode(text + prefix)
+    def read() -> tuple[list[int], ToolTurn | None, Thinking | None]:
+        text, thinking = tool_chat_text(models, request.messages, tools, call_form)
+        prefix = turn.prefix if turn and not thinking else ""
+        return tokenizer.encode(text + prefix), turn, thinking
 
-    return await tokenised(characters, ids), turn
+    return await tokenised(characters, read)
 
 
 def _logs(request: ChatRequest) -> int | None:
@@ -231,9 +245,11 @@ def _logs(request: ChatRequest) -> int | None:
     return request.top_logprobs if request.logprobs else None
 
 
-async def _form(service: Service, request: Request, body: bytes) -> OutputForm | None:
+async def _form(service: Service, request: Request) -> OutputForm | None:
     """The form that a request asks of its answer, if the engine can hold an output to it."""
-    form = await tokenised(len(body), lambda: output_form(request))
+    if not asks_form(request):
+        return None
+    form = await form_read(lambda: output_form(request))
     if form:
         require_guides(service.deployment, form.param)
     return form

@@ -14,11 +14,20 @@ from functools import partial
 from typing import TypeVar
 
 from tts.build.chat_template import TemplateFailed
+from tts.build.control_tokens import plain as unmarked
 from tts.build.errors import CheckpointError, DatasetError
+from tts.build.thinking import Thinking
 from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.chat import MessageLost, in_known_roles, require_messages
+from tts.prompting.chat import (
+    MessageLost,
+    in_known_roles,
+    inert_chat,
+    inert_texts,
+    require_messages,
+    shown_chat,
+)
 from tts.session.questions import as_problem
 
 from ..openai.errors import ApiError, bad_request
@@ -32,6 +41,7 @@ from ..tools.forms import ToolForm
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="tokenise")
+_FORM_THREADS = ThreadPoolExecutor(2, thread_name_prefix="forms")
 
 T = TypeVar("T")
 
@@ -59,7 +69,12 @@ async def tokenised(characters: int, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
-def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
+async def form_read(work: Callable[[], T]) -> T:
+    """The result of `work`, which reads a form: up to a second of Python, whatever its length."""
+    return await asyncio.get_running_loop().run_in_executor(_FORM_THREADS, work)
+
+
+def require_length(tokenizer: Tokenizer, context: int, *texts: str, field: str = "messages") -> int:
     """The characters of texts that may fit into a context; those that cannot are not read.
 
     No token has more characters than the longest in the vocabulary. Reading megabytes to count
@@ -68,10 +83,10 @@ def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
     characters = sum(map(len, texts))
     if (over := characters - context * tokenizer.longest_token) > 0:
         raise bad_request(
-            f"This model's maximum context length is {context} tokens. However, your messages have "
+            f"This model's maximum context length is {context} tokens. However, your {field} have "
             f"{characters:,} characters, {over:,} more than that many of its longest tokens. "
-            "Please reduce the length of the messages.",
-            "messages",
+            f"Please reduce the length of the {field}.",
+            field,
             "context_length_exceeded",
         )
     return characters
@@ -123,13 +138,15 @@ async def search_prompt(models: Models, problem: Problem, characters: int) -> Id
     return prompt
 
 
-def chat_text(models: Models, request: ChatRequest | TokenizeRequest) -> str:
+def chat_text(
+    models: Models, request: ChatRequest | TokenizeRequest
+) -> tuple[str, Thinking | None]:
     """A chat as the model reads it; if its last message goes on, the text ends there.
 
-    A prompt of a model that thinks ends inside the thinking.
+    With it how the model thinks, if the text ends inside the thinking.
     """
     tokenizer = models.generator
-    asked = [message.plain() for message in request.messages or ()]
+    asked = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
     shown: Sequence[Message] = asked
     continues = request.continue_final_message
     if continues:
@@ -152,10 +169,13 @@ def chat_text(models: Models, request: ChatRequest | TokenizeRequest) -> str:
                     "continue_final_message",
                 )
         require_messages(tokenizer, asked, text)
+        if not request.add_generation_prompt:
+            goes_on = models.continued_thinking(asked) if continues else None
+            return text, goes_on
+        thinking = models.thinking_in(shown)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    thinking = models.thinking if request.add_generation_prompt else None
-    return thinking.prompt(text) if thinking else text
+    return thinking.prompt(text) if thinking else text, thinking
 
 
 def tool_chat_text(
@@ -163,20 +183,25 @@ def tool_chat_text(
     messages: Sequence[ChatMessage],
     tools: Sequence[Tool],
     form: ToolForm,
-) -> str:
-    """A chat with tools, or with calls of them, to which the model is to answer."""
+) -> tuple[str, Thinking | None]:
+    """A chat with tools, or with calls of them, to which the model is to answer.
+
+    With it how the model thinks, if the text ends inside the thinking.
+    """
     tokenizer = models.generator
     check_turns(messages)
-    told = for_template(messages) if form.in_template else in_text(messages, tools)
-    shown = [tool.plain() for tool in tools] if form.in_template else []
+    chat = for_template(messages) if form.in_template else in_text(messages, tools)
+    listed = [tool.plain() for tool in tools] if form.in_template else []
+    listed = inert_texts(tokenizer, listed)
     try:
-        chat = in_known_roles(tokenizer, told)
-        text = tokenizer.chat(chat, generation_prompt=True, tools=shown)
+        turns = shown_chat(tokenizer, chat)
+        text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
+        thinking = models.thinking_in(turns, listed)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    if (lost := lost_of(messages, tools, text)) is not None:
+    if (lost := lost_of(messages, tools, unmarked(text))) is not None:
         raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
-    return models.thinking.prompt(text) if models.thinking else text
+    return thinking.prompt(text) if thinking else text, thinking
 
 
 async def filter_tools(

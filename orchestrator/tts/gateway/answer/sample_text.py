@@ -136,15 +136,17 @@ class SampleThinking:
         self._thinking = thinking
         self._one_token = thinking.closes_by_token
         texts = thinking.tokenizer.special_texts
-        spelled = {token: texts.get(token) for token in thinking.close_ids}
+        closing = {token for word in thinking.stop_words for token in word}
+        spelled = {token: texts.get(token) for token in closing}
         marks = {token: text for token, text in spelled.items() if text}
         self._detokenizer = new() if self._one_token else MarkingDetokenizer(new, marks)
-        self._mark = StopStrings(() if self._one_token else (thinking.marks.closes,))
+        self._mark = StopStrings(() if self._one_token else thinking.marks.closings)
         self._filter = text_filter
 
     def take(self, ids: Sequence[int]) -> tuple[str, int]:
         """The text that new tokens add, and how many of them it has: those up to the mark."""
-        reach = len(self._thinking.marks.closes.encode())  # tokens that hold the mark at most
+        closings = self._thinking.marks.closings
+        reach = max(len(mark.encode()) for mark in closings)  # tokens that hold the mark at most
         tail = self.ids[-reach:]
         end = self._thinking.end([*tail, *ids])
         own = ids if end is None else ids[: max(0, end - len(tail))]

@@ -13,8 +13,8 @@ from tts.session.strategy import choose
 
 from ..exchange import Exchange
 from ..openai.errors import bad_request
-from ..openai.requests import Request, SearchOptions
-from ..service import Service
+from ..openai.requests import PLAIN, Request, SearchOptions
+from ..service import Service, require_allowed
 from .thinking import with_budget
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -85,6 +85,7 @@ def read_search_request(
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, deadline_s - closing_s),
     )
+    require_allowed(exchange, f"{service.deployment.name}:{config.strategy}", param="tts.strategy")
     chosen = choose(config.strategy, service.deployment, config.parameters)
     n = chosen.config.n if chosen.config else 1
     if n > service.settings.max_n:
@@ -127,6 +128,8 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
         "n": next(iter(counts), None),
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "top_k": max(request.top_k or 0, 0) or None,
+        "min_p": request.min_p or None,
         "max_tokens": limit and min(limit, context),  # as of plain generation
         "thinking_budget": getattr(request, "thinking_token_budget", None) or None,
     }
@@ -143,10 +146,9 @@ def _refuse_unsupported(request: Request) -> None:
     for name, given in (
         ("n", request.n > 1),
         ("stop_token_ids", bool(request.stop_token_ids)),
-        ("top_k", (request.top_k or 0) > 0),
         ("ignore_eos", request.ignore_eos),
         ("echo", getattr(request, "echo", False)),
-        *((name, True) for name in (request.shaping.changes() if request.shaping else ())),
+        *((name, name != "min_p") for name in (request.shaping or PLAIN).changes()),
         ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
         ("top_logprobs", getattr(request, "top_logprobs", 0)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),

@@ -30,7 +30,7 @@ from ..openai.messages import ChatMessage
 from ..openai.requests import Request
 from ..service import Service, admit
 from .closing import ClosingAnswer
-from .prompts import filter_messages, problem_of, require_length, search_prompt
+from .prompts import filter_messages, form_read, problem_of, require_length, search_prompt
 from .respond import respond
 from .running_searches import R, RunningSearch, StepNote
 from .sample_text import StopStrings
@@ -61,21 +61,29 @@ async def answer_by_search(
     # 1. What is asked, as the filters let it pass.
     characters = require_length(models.generator, context, *(each.text for each in messages))
     await filter_messages(service.filters, messages)
-    held = wanted.in_box if wanted else None
     problem = replace(problem_of(messages), chat_template_kwargs=variables)
-    asked = read_search_request(service, exchange, request, strategy, problem, held)
+
+    def read() -> SearchRequest:
+        held = wanted.in_box if wanted else None
+        return read_search_request(service, exchange, request, strategy, problem, held)
+
+    given = request.tts.parameters if request.tts else {}
+    has_form = wanted or given.keys() & {"answer_regex", "answer_schema"}
+    asked = await form_read(read) if has_form else read()
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
-    record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
+    thinking = models.thinking_about(asked.problem)
+    record.strategy = asked.config.strategy
     room = service.generator.room(prompt.tolist(), request.limit)
-    if models.thinking and request.limit:  # which bounds the answer; the thinking has its budget
-        budget = asked.config.parameters.get("thinking_budget") or models.thinking.budget
+    if thinking and request.limit:  # which bounds the answer; the thinking has its budget
+        budget = asked.config.parameters.get("thinking_budget") or thinking.budget
         whole = service.generator.room(prompt.tolist(), None)
         room = min(whole, room + (budget or room))
     most = asked.config.limits.budget_tokens or asked.n * room
     admit(service, exchange, len(prompt) + most, search=True)
+    record.prompt_tokens = len(prompt)
     # 3. The search, which others may have asked for, too, and the response.
-    closing, thinking = None, models.thinking
+    closing = None
     if wanted:
         until = time.monotonic() + asked.deadline_s
         closing = ClosingAnswer(
@@ -239,8 +247,9 @@ class _SearchAnswer:
         """Thinking as it is told: without the mark that closes it, and what stands behind that."""
         if self._thinking is None:
             return thought
-        mark = self._thinking.tokenizer.decode(self._thinking.close_ids)
-        return (thought.partition(mark)[0] if mark else thought).strip()
+        for mark in map(self._thinking.tokenizer.decode, self._thinking.stop_words):
+            thought = thought.partition(mark)[0] if mark else thought
+        return thought.strip()
 
     def _filtered(self, text: str) -> str:
         """A text as the filters let it pass; raises ContentBlocked."""
@@ -278,12 +287,14 @@ class _SearchAnswer:
             "limit": result.limit,
             "tree_digest": result.tree_digest,
             "gateway_ms": self._exchange.record.gateway_ms(),
-            "warnings": self._warnings(chosen.judged),
+            "warnings": self._warnings(chosen),
         }
 
-    def _warnings(self, score: float | None) -> list[str]:
+    def _warnings(self, chosen: CompletionRecord) -> list[str]:
         problem, models = self._asked.problem, self._service.session.models
-        found = doubts(self._service.deployment, problem.question, score)
+        found = doubts(
+            self._service.deployment, problem.question, chosen.judged, chosen.probability
+        )
         system = any(turn.role == "system" for turn in problem.history)
         if system and not takes_system(models.generator):
             found.append(

@@ -7,6 +7,7 @@ response_format, guided_json, ... ──► OutputForm ──► guide: of plain
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,15 +17,20 @@ import msgspec
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.constraints import answer_constraint
+from tts.constraints.deterministic import rules_of
 from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Choice, literal
 from tts.constraints.schema import whole_rules
-from tts.constraints.schema_check import checked_schema
+from tts.constraints.schema_check import checked_schema, require_light
 from tts.constraints.step_grammar import whole_grammar
+from tts.engines.generate_request import MAX_GUIDE_BYTES
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
 
 from ..openai.errors import bad_request
 from ..openai.requests import Request, ResponseFormat, StructuredOutputs
+
+MAX_OPTIONS = 4096
+"""Most texts that `guided_choice` may name."""
 
 
 @dataclass
@@ -48,6 +54,14 @@ class OutputForm:
         except ConfigError:
             return {}
         return {} if self.regex is None else {"answer_regex": self.regex}
+
+
+_FIELDS = ("response_format", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
+
+
+def asks_form(request: Request) -> bool:
+    """Whether a request has a field that says a form."""
+    return any(getattr(request, name) is not None for name in _FIELDS)
 
 
 def output_form(request: Request) -> OutputForm | None:
@@ -91,7 +105,9 @@ def _of_response_format(asked: ResponseFormat) -> list[tuple[str, str, Any]]:
     if asked.type == "text":
         return []
     if asked.type == "json_object":
-        return [("response_format", "object", None)]
+        if asked.schema is None:
+            return [("response_format", "object", None)]
+        return [("response_format.schema", "json", asked.schema)]  # as llama.cpp has it
     given = asked.json_schema
     if given is None or given.schema is None:
         raise bad_request(
@@ -116,11 +132,22 @@ def _guide(kind: str, value: Any) -> Guide:
     if kind == "object":
         return schema_guide('{"type": "object"}')
     if kind == "regex":
-        return Guide(EBNF, whole_grammar({"root": parse_regex(value)}))
+        return Guide(EBNF, whole_grammar(rules_of(parse_regex(value), "root")))
     if kind == "choice":
-        return Guide(EBNF, whole_grammar({"root": Choice(tuple(map(literal, value)))}))
+        return _choice(value)
     text = value if isinstance(value, str) else json.dumps(value)
     return _checked_guide(text, strict=kind == "json")
+
+
+def _choice(texts: Sequence[str]) -> Guide:
+    """Raises ConfigError."""
+    characters = sum(map(len, texts))
+    if len(texts) > MAX_OPTIONS or characters > MAX_GUIDE_BYTES:
+        raise ConfigError(
+            f"There are {len(texts):,} choices of {characters:,} characters in all; at most "
+            f"{MAX_OPTIONS:,} of {MAX_GUIDE_BYTES:,}."
+        )
+    return Guide(EBNF, whole_grammar({"root": Choice(tuple(map(literal, texts)))}))
 
 
 @lru_cache(maxsize=64)  # programs ask for the same few again and again
@@ -134,8 +161,11 @@ def schema_guide(text: str) -> Guide:
 
     Engines compile schemas themselves, with any white space, of which a small model may write
     without end. So what we can read is the grammar of JSON on one line; the rest is left to them.
+    Raises ConfigError where that takes them too long.
     """
+    schema = json.loads(text)
     try:
-        return Guide(EBNF, whole_grammar(whole_rules(json.loads(text))))
+        return Guide(EBNF, whole_grammar(whole_rules(schema)))
     except ConfigError:
+        require_light(schema)
         return Guide(JSON_SCHEMA, text)

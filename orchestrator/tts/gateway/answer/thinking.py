@@ -19,6 +19,8 @@ from ..openai.requests import TemplatedRequest, TokenizeRequest
 
 MOST_VARIABLES = 4_000
 """Characters of the variables of a request: each set of them is kept."""
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""OpenAI's efforts: thinking is on, for a template that knows no more."""
 _OFF = {"enable_thinking": False, "reasoning_effort": "none"}
 """Variables with the values by which templates switch thinking off."""
 
@@ -47,6 +49,9 @@ def template_variables(
         switch = next((name for name in _OFF if name in known), None)
         if models.thinking and switch:
             given[switch] = _OFF[switch]
+    elif request.reasoning_effort in EFFORTS and known & _OFF.keys() == {"enable_thinking"}:
+        del given["reasoning_effort"]
+        given.setdefault("enable_thinking", True)
     says = f"Its chat template reads: {', '.join(sorted(known)) or 'no variables'}."
     if wrong := next((name for name in given if name not in known), None):
         param = wrong if wrong in fields else "chat_template_kwargs"

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from tts.build.errors import ConfigError
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
 
@@ -83,7 +84,11 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
     require_guides(service.deployment, "tool_choice")
     prefix, schema = forced_call(call_form, tools, several=several)
     most = MAX_CALLS if several else 1
-    return ToolTurn(call_form, tools, most, prefix, schema_guide(schema), marks)
+    try:
+        guide = schema_guide(schema)
+    except ConfigError as error:
+        raise bad_request(f"The parameters of the tools: {error}", "tools") from None
+    return ToolTurn(call_form, tools, most, prefix, guide, marks)
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:

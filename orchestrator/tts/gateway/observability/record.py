@@ -75,6 +75,8 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     answer: str | None = None
     trace_parent: str | None = None
     """The W3C `traceparent` header that it came with."""
+    client: str | None = None
+    """The address that it came from; None if addresses are not kept."""
 
     def own_latency_s(self, now: float | None = None) -> float | None:
         """What the gateway itself added to the time to the first byte: (t2-t0) + (t5-t3).

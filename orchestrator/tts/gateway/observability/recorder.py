@@ -39,6 +39,8 @@ MOST_WAITING = 100_000
 Sink = Callable[[Sequence[ServedRequest]], None]
 PROBES = frozenset({"/health", "/ready", "/metrics"})
 """What other programs ask every few seconds: counted, and not written down."""
+_NOT_WRITTEN = PROBES | {"/", "/page/"}
+"""These, and the files of the page, a dozen for each view."""
 
 
 class Recorder:
@@ -83,7 +85,7 @@ class Recorder:
         self.metrics.count(record)
         if self._ledger and record.t1 is not None and record.model:
             self._ledger.add(record)
-        if record.endpoint not in PROBES:
+        if record.endpoint not in _NOT_WRITTEN:
             for writer in self._writers:
                 writer.add(record)
 

@@ -35,7 +35,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS requests ({})".format(
     ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in COLUMNS)
 )
 INDEX = "CREATE INDEX IF NOT EXISTS requests_by_time ON requests (time)"
-INSERT = f"INSERT INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"
+INSERT = f"INSERT INTO requests ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
 def row_of(record: ServedRequest) -> tuple[object, ...]:
@@ -80,7 +80,9 @@ def read_requests(
     """
     name = deployment or ""
     conditions = "time >= ? AND time < ? AND (? = '' OR model = ? OR substr(model, 1, ?) = ?)"
-    found = f"SELECT * FROM requests WHERE {conditions} ORDER BY time DESC LIMIT ?"
+    found = (
+        f"SELECT {', '.join(COLUMNS)} FROM requests WHERE {conditions} ORDER BY time DESC LIMIT ?"
+    )
     never, always = float("-inf"), float("inf")
     values = (
         never if since is None else since,

@@ -26,6 +26,8 @@ MAX_CHOICES = 128
 MAX_STOPS = 16
 MAX_TOOLS = 128
 MAX_BIASES = 1024
+MAX_SCORES = 1024
+"""Scores of one request at most: each is a request to the verifier."""
 
 Count = Annotated[int, Meta(ge=1)]
 SearchTokens = Annotated[int, Meta(ge=2)]
@@ -120,6 +122,8 @@ class ResponseFormat(Struct):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema: dict[str, Any] | bool | None = None
+    """Of a json_object, as llama.cpp's server takes it."""
 
 
 class StructuredOutputs(Struct, forbid_unknown_fields=True):
@@ -260,6 +264,22 @@ class PoolingRequest(Struct, kw_only=True):
 
     model: str
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+
+
+class RerankDocument(Struct, kw_only=True):
+    """An answer, as clients wrap it."""
+
+    text: str
+
+
+class RerankRequest(Struct, kw_only=True):
+    """`/v1/rerank`: answers to a question are ordered by their scores."""
+
+    model: str
+    query: str
+    documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_SCORES)]
+    top_n: Annotated[int, Meta(ge=1)] | None = None
+    return_documents: bool = True
 
 
 class TokenizeRequest(Struct, kw_only=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pwd
 import secrets
 import sqlite3
 import time
@@ -25,7 +27,7 @@ from .limits import KeyLimits
 PREFIX = "tts_"
 _LIMITS = ", ".join(field.name for field in fields(KeyLimits))
 _VALID = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
-_COLUMNS = f"id, name, created, revoked, expires, models, {_LIMITS}"
+_COLUMNS = f"id, name, created, revoked, expires, models, created_by, revoked_by, {_LIMITS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class ApiKey:
     """Unix time after which it is refused; None: never."""
     models: tuple[str, ...] = ()
     """Names of models that it may use, `*` for any characters; none: all."""
+    created_by: str | None = None
+    """The user of the machine who made it; None in a file of an earlier version."""
+    revoked_by: str | None = None
+    """The user who revoked it."""
 
     def is_valid(self, now: float) -> bool:
         """Whether it lets anybody in at this Unix time."""
@@ -74,10 +80,12 @@ class KeyStore:
         """
         key = PREFIX + secrets.token_hex(32)
         now = time.time()
-        made = ApiKey(secrets.token_hex(4), name, limits, now, None, expires, tuple(models))
+        made = ApiKey(
+            secrets.token_hex(4), name, limits, now, None, expires, tuple(models), _user()
+        )
         with database(self._file) as connection:
             done = connection.execute(
-                f"INSERT INTO keys ({_COLUMNS}, sha256) SELECT {', '.join('?' * 12)} "
+                f"INSERT INTO keys ({_COLUMNS}, sha256) SELECT {', '.join('?' * 14)} "
                 f"WHERE NOT EXISTS (SELECT * FROM keys WHERE name = ? AND {_VALID})",
                 (
                     made.id,
@@ -86,6 +94,8 @@ class KeyStore:
                     made.revoked,
                     made.expires,
                     json.dumps(made.models),
+                    made.created_by,
+                    made.revoked_by,
                     *astuple(limits),
                     _digest(key),
                     name,
@@ -121,8 +131,8 @@ class KeyStore:
             )
         with database(self._file) as connection:
             connection.execute(
-                "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL",
-                (time.time(), chosen[0].id),
+                "UPDATE keys SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL",
+                (time.time(), _user(), chosen[0].id),
             )
         return next(each for each in self.all() if each.id == chosen[0].id)
 
@@ -130,21 +140,14 @@ class KeyStore:
 def read_keys(connection: sqlite3.Connection) -> list[tuple[bytes, ApiKey]]:
     """Every key with its hash, the oldest first."""
     rows = connection.execute(f"SELECT {_COLUMNS}, sha256 FROM keys ORDER BY created, id")
-    return [
-        (
-            digest,
-            ApiKey(
-                key,
-                name,
-                KeyLimits(*limits),
-                created,
-                revoked,
-                expires,
-                tuple(json.loads(models or "[]")),
-            ),
+    found = []
+    for key, name, created, revoked, expires, models, *by, digest in rows:
+        users, limits = by[:2], KeyLimits(*by[2:])
+        may_use = tuple(json.loads(models or "[]"))
+        found.append(
+            (digest, ApiKey(key, name, limits, created, revoked, expires, may_use, *users))
         )
-        for key, name, created, revoked, expires, models, *limits, digest in rows
-    ]
+    return found
 
 
 class Keyring:
@@ -177,6 +180,14 @@ class Keyring:
                 hint="Make one with tts gateway keys create NAME, or listen on 127.0.0.1.",
             )
         self._required = self._required or not is_loopback(host)
+
+
+def _user() -> str:
+    """The user whom the system runs this process for, whatever the environment says."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return str(os.getuid())
 
 
 def _digest(key: str) -> bytes:

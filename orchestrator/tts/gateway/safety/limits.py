@@ -1,7 +1,8 @@
 """Limits of a key: requests and tokens per minute, tokens per day and month, searches at a time.
 Pure: times, and what was used before, are given.
 
-    admitted = limiter.admit(key, now_ns, tokens=prompt + max_tokens, search=False)
+    refused = limiter.arrive(key, limits, now_ns)       # before anything is done for it
+    admitted = limiter.admit(key, limits, now_ns, tokens=prompt + max_tokens, search=False)
     if isinstance(admitted, Refusal): answer 429 with admitted.message and admitted.headers
     ...
     admitted.end(now_ns, tokens=used)
@@ -108,8 +109,9 @@ class KeyLimits:
     """Counts prompts, answers and searches; tokens that the verifier reads are not counted."""
     concurrent_searches: int | None = None
     tokens_per_day: int | None = None
-    """Of a day in UTC, counted as those per minute; so is the next."""
+    """Tokens per UTC day, counted like tokens_per_minute."""
     tokens_per_month: int | None = None
+    """Tokens per calendar month (UTC), counted like tokens_per_minute."""
 
     @property
     def has_budget(self) -> bool:
@@ -164,13 +166,20 @@ class KeyUsage:
             None if tokens is None else RateBucket(tokens),
         )
 
+    def arrive(self, now_ns: int) -> Refusal | None:
+        """Charge a request for being one, or say why not."""
+        if self.requests is None:
+            return None
+        if not (wait := self.requests.wait_ns(now_ns, 1)):
+            self.requests.charge(now_ns, 1)
+            return None
+        return _too_often(self, now_ns, "requests", self.requests.per_minute, wait)
+
     def admit(self, now_ns: int, *, tokens: int, search: bool, spent: Spent) -> Admitted | Refusal:
-        """Charge a request and hold what it may use, or say why not."""
+        """Charge a request's tokens and hold what it may use, or say why not."""
         refusal = _over_budget(self, now_ns, tokens, spent)
         if refusal := refusal or _refusal(self, now_ns, tokens, search):
             return refusal
-        if self.requests:
-            self.requests.charge(now_ns, 1)
         charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
         self.searches += search
         self.reserved += tokens
@@ -208,6 +217,10 @@ class Limiter:
 
     _keys: dict[str, KeyUsage] = field(default_factory=dict)
 
+    def arrive(self, key: str, limits: KeyLimits, now_ns: int) -> Refusal | None:
+        """Charge a request of a key for having come, whatever becomes of it, or say why not."""
+        return self._usage(key, limits).arrive(now_ns)
+
     def admit(
         self,
         key: str,
@@ -218,17 +231,20 @@ class Limiter:
         search: bool,
         spent: Spent = NOTHING,
     ) -> Admitted | Refusal:
-        """Admit a request of the key with this id and charge it, or say why not.
+        """Admit a request of the key with this id and charge its tokens, or say why not.
 
         `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
         key with a budget.
         """
         if limits == UNLIMITED:
             return Admitted([])
+        return self._usage(key, limits).admit(now_ns, tokens=tokens, search=search, spent=spent)
+
+    def _usage(self, key: str, limits: KeyLimits) -> KeyUsage:
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = KeyUsage.of(limits)
-        return usage.admit(now_ns, tokens=tokens, search=search, spent=spent)
+        return usage
 
 
 UNLIMITED = KeyLimits()
@@ -245,27 +261,28 @@ def _refusal(usage: KeyUsage, now_ns: int, tokens: int, search: bool) -> Refusal
                 f"This key may have {most} searches at a time, and {usage.searches} are running. "
                 "Wait until one has ended.",
             )
-    waits = []
-    for bucket, units, what in ((usage.requests, 1, "requests"), (usage.tokens, tokens, "tokens")):
-        if bucket is None:
-            continue
-        wait = bucket.wait_ns(now_ns, units)
-        if wait is None:
-            return _refused(
-                usage,
-                now_ns,
-                f"This request may use {units:,} {what}, and this key has {bucket.per_minute:,} "
-                "per minute. Ask for less: fewer max_tokens, a smaller n.",
-            )
-        waits.append((wait, bucket.per_minute, what))
-    wait, per_minute, what = max(waits, default=(0, 0, ""))
-    if not wait:
+    if usage.tokens is None:
         return None
+    wait, per_minute = usage.tokens.wait_ns(now_ns, tokens), usage.tokens.per_minute
+    if wait is None:
+        return _refused(
+            usage,
+            now_ns,
+            f"This request may use {tokens:,} tokens, and this key has {per_minute:,} per minute. "
+            "Ask for less: fewer max_tokens, a smaller n.",
+        )
+    return _too_often(usage, now_ns, "tokens", per_minute, wait) if wait else None
+
+
+def _too_often(
+    usage: KeyUsage, now_ns: int, what: str, per_minute: int, wait_ns: int | None
+) -> Refusal:
+    wait_ns = wait_ns or 0
     return _refused(
         usage,
         now_ns,
-        f"This key may use {per_minute:,} {what} per minute. Try again in {duration(wait)}.",
-        wait,
+        f"This key may use {per_minute:,} {what} per minute. Try again in {duration(wait_ns)}.",
+        wait_ns,
     )
 
 

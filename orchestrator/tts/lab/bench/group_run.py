@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment
+from tts.endpoints.functions import name_of
+from tts.problem import Problem
 from tts.runs.compare import read_rows
 from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
 from tts.runs.folder import refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.search import SearchConfig
+from tts.session.function_files import Loaded, load_all, names_function
 from tts.session.plan import Plan, deployment_of
-from tts.session.strategy import choose
-from tts.strategies.catalog import find_strategy
+from tts.session.strategy import ChosenStrategy, choose
+from tts.strategies.catalog import all_strategies, find_strategy
 from tts.strategies.parameters import configure_all, settable_of
+from tts.strategies.strategy import Strategy
 
 from ..campaign import Campaign
 from ..observer import Observer
@@ -47,9 +54,14 @@ def run_all(
         )
     config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)
-    members = members_of(configure_all(spec, config.parameters, names))
-    first = choose(members[0].strategy, spec, members[0].parameters)
-    plan = plan_with(config, problems, spec, first, endpoints, say=observer.say)
+    loaded = load_all(config.sources)
+    own = own_strategies(loaded)
+    in_order = iter(own)
+    names = [next(in_order) if names_function(name) else name for name in names]
+    strategies = {n: own[n].value if n in own else find_strategy(n) for n in names}
+    strategies = strategies or all_strategies()
+    members = members_of(configure_all(spec, config.parameters, strategies), strategies)
+    plan = _shared_plan(config, problems, spec, members[0], endpoints, loaded, observer)
     for member in members:
         _plan_of(member, plan)  # refused here, if the verifier does not score what it asks for
     folder = folder_of(plan, "comparison" if names else config.strategy, out)
@@ -59,11 +71,18 @@ def run_all(
             observer.say("Fitting n of each strategy to the budget on a few problems")
             campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
             names = [member.strategy for member in members]
-            wanted = [(n, settable_of(find_strategy(n), config.parameters)) for n in names]
+            wanted = [
+                (
+                    own[n].value if n in own else n,
+                    settable_of(strategies[n], config.parameters),
+                )
+                for n in names
+            ]
             found = fit_all(plan, wanted, campaign, observer.say)
             fitted = zip(members, found, strict=True)
-            members = members_of({name: each for member, each in fitted for name in member.votes})
-        create_group(folder, GroupConfig(plan.config, members).to_json())
+            configs = {name: each for member, each in fitted for name in member.votes}
+            members = members_of(configs, strategies)
+        create_group(folder, GroupConfig(_shared(plan), members).to_json())
         _carry_out(folder, members, plan, observer, endpoints)
     return folder
 
@@ -87,40 +106,95 @@ def resume_group(
     folder = folder.resolve()
     config, problems = problems_of(config, observer.say)
     spec = deployment_of(config)
-    chosen = [choose(each.strategy, spec, each.parameters) for each in before.members]
-    plan = plan_with(config, problems, spec, chosen[0], endpoints, say=observer.say)
+    loaded = load_all(config.sources)
+    plan = _shared_plan(config, problems, spec, before.members[0], endpoints, loaded, observer)
     members = [
-        replace(member, parameters=each.parameters)
-        for member, each in zip(before.members, chosen, strict=True)
+        replace(member, parameters=_plan_of(member, plan).strategy.parameters)
+        for member in before.members
     ]
-    check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
+    check_same(GroupConfig(_shared(plan), members).to_json(), before.to_json(), folder)
     with locked(folder):
         _carry_out(folder, members, plan, observer, endpoints, repair=repair)
     return folder
 
 
-def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
+def own_strategies(loaded: Mapping[str, Loaded]) -> dict[str, Loaded]:
+    """The strategies of Python files by their names; raises ConfigError for what is none."""
+    own: dict[str, Loaded] = {}
+    for role, each in loaded.items():
+        if role == "verifier":
+            continue
+        value = each.value
+        if isinstance(value, type) and issubclass(value, SearchConfig):
+            value = Strategy(name_of(value), "", value, "weighted")
+        if not isinstance(value, Strategy):
+            raise ConfigError(
+                f"{each.source.name} of {each.source.file} is a function, whose n is not known: it "
+                "cannot be compared with others in one command.",
+                hint="Give a Strategy or a SearchConfig, or run it by itself; then: tts report RUN "
+                "RUN.",
+            )
+        if value.name in own:
+            raise ConfigError(f"Two of the strategies that are compared are named {value.name}.")
+        own[value.name] = replace(each, value=value)
+    return own
+
+
+def _shared_plan(
+    config: RunConfig,
+    problems: Sequence[Problem],
+    spec: Deployment,
+    first: Member,
+    endpoints: tuple[str, ...],
+    loaded: Mapping[str, Loaded],
+    observer: Observer,
+) -> Plan:
+    """The plan of the first run, with the strategies of all."""
+    strategy = _chosen(first, spec, own_strategies(loaded))
+    return plan_with(config, problems, spec, strategy, endpoints, loaded, observer.say)
+
+
+def _shared(plan: Plan) -> RunConfig:
+    """What all runs are asked for: each has the function of its own strategy."""
+    config = plan.config
+    functions = {role: name for role, name in config.functions.items() if role != "strategy"}
+    return msgspec.structs.replace(config, functions=functions)
+
+
+def members_of(
+    configs: Mapping[str, SearchConfig], strategies: Mapping[str, Strategy]
+) -> list[Member]:
     """The runs that strategies with these parameters need: one for all that search the same."""
     shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
     for name, config in configs.items():
         shared.setdefault((type(config), config), []).append(name)
     return [
         Member(
-            names[0],
-            {name: find_strategy(name).vote for name in names},
+            re.sub(r"[^A-Za-z0-9_.-]+", "-", names[0]),  # a name of the user's may be any text
+            {name: strategies[name].vote for name in names},
             config.to_json(),
         )
         for (_, config), names in shared.items()
     ]
 
 
+def _chosen(member: Member, spec: Deployment, own: Mapping[str, Loaded]) -> ChosenStrategy:
+    """The strategy of a run of a group."""
+    name = member.strategy
+    return choose(own[name].value if name in own else name, spec, member.parameters)
+
+
 def _plan_of(member: Member, plan: Plan) -> Plan:
     """The plan of one run of a group, whose first one has this plan."""
-    strategy, asked = choose(member.strategy, plan.deployment, member.parameters), plan.asked
+    asked, own = plan.asked, own_strategies(plan.loaded)
+    strategy = _chosen(member, plan.deployment, own)
+    loaded = {role: each for role, each in plan.loaded.items() if role == "verifier"}
+    if member.strategy in own:
+        loaded["strategy"] = own[member.strategy]
     if asked.fitted_to and strategy.config and strategy.config.TAKES_BUDGET:
         limits = Limits(asked.fitted_to.budget_tokens, asked.limits.deadline_s)
         asked = msgspec.structs.replace(asked, limits=limits)
-    return replace(plan, strategy=strategy, asked=asked)
+    return replace(plan, strategy=strategy, asked=asked, loaded=loaded)
 
 
 def _carry_out(

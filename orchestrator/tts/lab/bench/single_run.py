@@ -16,7 +16,8 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
-from tts.grading.code import CodeGrader, tests_of
+from tts.grading.code import CodeGrader
+from tts.grading.code_tests import tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
@@ -25,7 +26,7 @@ from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
 from tts.session.connecting import require_engines
-from tts.session.doubts import doubt_of_question, doubt_of_score
+from tts.session.doubts import doubt_of_answer, doubt_of_question
 from tts.session.engines import takes_text
 from tts.session.function_files import Loaded, load_all
 from tts.session.plan import (
@@ -151,7 +152,8 @@ def run_solve(
         on_result=results.append,
     )
     (result,) = results
-    if result.chosen and (doubt := doubt_of_score(plan.deployment, result.chosen.judged)):
+    chosen = result.chosen
+    if chosen and (doubt := doubt_of_answer(chosen.judged, chosen.probability)):
         observer.say(doubt)
     return result, folder
 
@@ -201,7 +203,10 @@ def on_deployment(
 
 def repeated(sources: Mapping[str, FunctionSource]) -> str:
     """The options that name Python files again, with a space before each."""
-    named = ((f"--{role}", f"{each.file}:{each.name}") for role, each in sources.items())
+    named = (
+        (f"--{role.partition('-')[0]}", f"{each.file}:{each.name}")
+        for role, each in sources.items()
+    )
     return "".join(f" {shlex.join(words)}" for words in named)
 
 

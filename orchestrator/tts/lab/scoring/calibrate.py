@@ -48,6 +48,7 @@ ENOUGH: Final = 20
 """Right ones, wrong ones and problems that a map takes, each at least."""
 
 Points = tuple[tuple[float, float], ...]
+AS_THEY_ARE: Final[Points] = ((0.0, 0.0), (1.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +99,14 @@ class VerifierMaps:
             )
         low, high = self.final.gain.interval
         gain = f"log loss falls by {self.final.gain.value:.3f} [{low:.3f}, {high:.3f}] nats"
-        inner = " Steps before the last have a map of their own." if self.inner_differs else ""
-        if self.accepted:
-            return f"The map predicts other problems better than the scores do: {gain}.{inner}"
-        return f"No map: scores predict other problems as well as it does, but for noise: {gain}."
+        inner = "Steps before the last need a map of their own" if self.inner_differs else ""
+        if self.final.helps:
+            more = f" {inner}." if inner else ""
+            return f"The map predicts other problems better than the scores do: {gain}.{more}"
+        return (
+            f"{inner or 'No map'}: scores of last steps predict other problems as well as a map of "
+            f"them does, but for noise: {gain}."
+        )
 
 
 def calibrate(final: Observations | None, inner: Observations | None = None) -> VerifierMaps:
@@ -120,12 +125,13 @@ def calibrate(final: Observations | None, inner: Observations | None = None) -> 
 def calibration_fields(measurement: Measurement, maps: VerifierMaps) -> dict[str, Any]:
     """The fields of a deployment's `verifier.calibration`, but for `measured`; empty without maps.
 
-    The areas are those within problems where enough problems have both kinds: a search compares
-    chains of one problem.
+    Where a map is no better than the scores, they stay as they are. The areas are those within
+    problems where enough problems have both kinds: a search compares chains of one problem.
     """
-    if maps.final is None or not maps.accepted:
+    if maps.final is None:
         return {}
-    fields: dict[str, Any] = {"final": [list(point) for point in maps.final.points]}
+    points = maps.final.points if maps.accepted else AS_THEY_ARE
+    fields: dict[str, Any] = {"final": [list(point) for point in points]}
     if maps.inner is not None and maps.inner_differs:
         fields["inner"] = [list(point) for point in maps.inner.points]
     for name, kind in (("final_auroc", measurement.final), ("inner_auroc", measurement.inner)):

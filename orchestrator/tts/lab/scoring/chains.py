@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Chain:
     """What the file calls the problem's level, or the part of a collection that it is in."""
     place: str = ""
     """Where the chain stands, for messages: FILE, line 7."""
+    reference: str | None = None
+    """The right answer to the problem, where the file has it."""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Other cells of the problem's row, for a verifier that is a program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,79 +1,20 @@
 """What a measurement says of its verifier, in sentences. Pure.
 
-Every sentence rests on a 95% interval, not on an estimate: a verifier is called worthless where the
-labels show that it is hardly better than chance, never since there are too few of them.
+Every sentence rests on a 95% interval, not on an estimate. The verdict is that of `runs.verdicts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from tts.runs.clustered import ENOUGH_WITHIN, Estimate, Observations, auroc, commonest, ranking
+from tts.runs.clustered import ENOUGH_WITHIN, Estimate
 from tts.runs.statistics import interval
+from tts.runs.verdicts import Finding, in_percent, scale_of, verdict_on
 from tts.search.thought import Aggregation
 
 from .measurement import Discrimination, Measurement, compare_aggregations
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the 95% interval of an area under the ROC curve says of scores."""
-
-    name: str
-    rule: str
-    """When it holds, in words."""
-    holds: Callable[[float, float], bool]
-    """Whether it holds of an interval from low to high."""
-    advice: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A sentence, and the figure that shows what it rests on."""
-
-    name: str
-    text: str
-    figure: str = ""
-
-
-VERDICTS: Final = (
-    Verdict(
-        "inverted",
-        "the interval ends below 0.5",
-        lambda low, high: high < 0.5,
-        "It scores wrong ones higher: whatever follows its scores loses to a majority vote. See "
-        "whether the deployment names its labels in the wrong order.",
-    ),
-    Verdict(
-        "usable",
-        "the interval begins at 0.7 or above",
-        lambda low, high: low >= 0.7,
-        "A search may follow it.",
-    ),
-    Verdict(
-        "worthless",
-        "the interval holds 0.5 and ends below 0.6",
-        lambda low, high: low <= 0.5 and high < 0.6,
-        "Do without it: a majority vote is as good as any search that follows it.",
-    ),
-    Verdict(
-        "weak",
-        "the interval begins above 0.5 and ends below 0.7",
-        lambda low, high: low > 0.5 and high < 0.7,
-        "Let it weigh votes over many chains; a deep search would follow its mistakes.",
-    ),
-    Verdict(
-        "unclear",
-        "none of the others: the interval is too wide",
-        lambda low, high: True,
-        "Measure it on more problems.",
-    ),
-)
-"""The first that holds is the verdict. Judged is the area within problems, where enough problems
-have right and wrong chains: a search compares chains of one problem. In simulated searches a
-verifier of 0.65 lost to a majority vote, and those above 0.8 won: between them lies 0.7."""
 
 BIASED: Final = 0.2
 """A score depends on length or depth where the interval of their rank correlation, among equally
@@ -82,8 +23,6 @@ UNCALIBRATED: Final = 0.05
 """Expected calibration error that the interval must lie above."""
 PARTIAL_TO_PROBLEMS: Final = 0.05
 """How much the area over all pairs must exceed that within problems, by its interval."""
-COARSE: Final = 10
-"""Different scores, at most, that are called coarse."""
 AGGREGATION_NAMES: Final[dict[Aggregation, str]] = {
     "last": "the last score",
     "min": "the lowest score",
@@ -92,21 +31,15 @@ AGGREGATION_NAMES: Final[dict[Aggregation, str]] = {
 }
 
 
-def verdict_of(area: Estimate | None) -> Verdict:
-    """What an area under the ROC curve says; `unclear` without one."""
-    low, high = area.interval if area else (0.0, 1.0)
-    return next(verdict for verdict in VERDICTS if verdict.holds(low, high))
-
-
 def findings_of(measurement: Measurement) -> list[Finding]:
     """Sentences of a measurement, the verdict first."""
     main = measurement.main
     verdict = [Finding("no labels", "Nothing is labelled, so nothing can be said of the scores.")]
     if main is not None:
-        verdict = _verdict(main.these, "answer" if main is measurement.final else "step")
+        verdict = verdict_on(main.these, "answer" if main is measurement.final else "step")
     return [
         *verdict,
-        *_scale(measurement.every),
+        *scale_of(measurement.every),
         *_aggregation(measurement),
         *_picks(measurement),
         *_problems(measurement),
@@ -115,57 +48,6 @@ def findings_of(measurement: Measurement) -> list[Finding]:
         *_first_error(measurement),
         *_left_out(measurement),
     ]
-
-
-def judge(these: Observations, what: str) -> list[Finding]:
-    """The verdict on scores of right and wrong ones, and whether they are saturated."""
-    return [*_verdict(these, what), *_scale(these)] if len(these) else []
-
-
-def in_percent(estimate: Estimate) -> str:
-    """`86.2% [82.9, 89.0]`."""
-    low, high = estimate.interval
-    return f"{estimate.value:.1%} {interval(100 * low, 100 * high)}"
-
-
-def _verdict(these: Observations, what: str) -> list[Finding]:
-    right, area = int(these.right.sum()), ranking(these)
-    wrong = len(these) - right
-    if area is None:
-        kind = "right" if right else "wrong"
-        text = (
-            f"All {len(these):,} labelled {what}s are {kind}: how well scores tell right from "
-            "wrong cannot be measured on them."
-        )
-        return [Finding("no ROC", text)]
-    verdict = verdict_of(area)
-    whole = auroc(these)
-    of_one = " of the same problem" if whole and area.problems < whole.problems else ""
-    text = (
-        f"{verdict.name.capitalize()}: a right {what} is scored above a wrong one{of_one} in "
-        f"{in_percent(area)} of pairs (AUROC; {right:,} right and {wrong:,} wrong {what}s, "
-        f"{area.problems:,} problems). {verdict.advice}"
-    )
-    return [Finding(verdict.name, text, "roc")]
-
-
-def _scale(these: Observations) -> Iterator[Finding]:
-    common = commonest(these)
-    if common is None or len(these) < 2:
-        return
-    score, share, distinct = common
-    if distinct == 1:
-        yield Finding("constant", f"Constant: all {len(these):,} scores are {score:g}.", "scores")
-    elif share.interval[0] > 0.5:
-        yield Finding(
-            "saturated",
-            f"Saturated: {in_percent(share)} of all scores are {score:g}, of {distinct:,} "
-            "different ones. Nothing tells those apart that share it.",
-            "scores",
-        )
-    elif distinct <= COARSE < len(these) // 10:
-        text = f"Coarse: there are {distinct:,} different scores; ties are many."
-        yield Finding("coarse", text, "scores")
 
 
 def _aggregation(measurement: Measurement) -> Iterator[Finding]:

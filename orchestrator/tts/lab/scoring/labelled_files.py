@@ -6,7 +6,7 @@
 | PRM800K | question, label.steps[].completions[].rating | -1 is wrong, 0 and 1 are right |
 | Math-Shepherd | input with a mark after each step, label | + and - in the place of the marks |
 | plain | problem, steps, and labels, first_wrong or correct | of each step, or of the answer |
-| candidates | problem, candidates; correct | of each candidate's answer; or none |
+| candidates | problem, candidates; correct, answer | of each candidate; or none |
 
 Rows with the same question are chains of one problem, whatever their ids: their labels and scores
 are alike, which intervals must know.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ _RIGHT: Final[Mapping[object, bool]] = {True: True, False: False, "+": True, "-"
 """Labels of a step; 1 and 0 are True and False."""
 _QUESTIONS: Final = ("problem", "question", "prompt")
 _STEPS: Final = ("steps", "completions")
+_CANDIDATES: Final = (*_QUESTIONS, "id", "unique_id", "candidates", "correct", "answer", "level")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class _Solution:
     right_steps: Sequence[bool | None] | None = None
     right: bool | None = None
     level: str | None = None
+    reference: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Cells = Mapping[str, Any]
@@ -135,6 +138,8 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
                         each.right,
                         each.level,
                         place,
+                        each.reference,
+                        each.extra,
                     )
                 )
     if not chains:
@@ -326,6 +331,8 @@ def _plain(cells: Cells, _: str | None) -> Iterator[_Solution]:
 
 def _candidates(cells: Cells, delimiter: str | None) -> Iterator[_Solution]:
     question, candidates = _text(cells, *_QUESTIONS), cells["candidates"]
+    reference = _text(cells, "answer") if cells.get("answer") is not None else None
+    extra = {name: value for name, value in cells.items() if name not in _CANDIDATES}
     if not isinstance(candidates, list) or not candidates:
         raise Unreadable(f"candidates is {candidates!r:.200}; it must be a list")
     correct = cells.get("correct")
@@ -339,7 +346,9 @@ def _candidates(cells: Cells, delimiter: str | None) -> Iterator[_Solution]:
             parts = candidate.split(delimiter) if delimiter else [candidate]
             candidate = [part for part in parts if part.strip()]
         steps = _texts(candidate, column)
-        yield _Solution(question, steps, None, _flag(right, column), _level(cells))
+        yield _Solution(
+            question, steps, None, _flag(right, column), _level(cells), reference, extra
+        )
 
 
 def _has(*columns: str) -> Callable[[Cells], bool]:

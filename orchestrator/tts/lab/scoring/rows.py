@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from tts.build.errors import ConfigError
 from tts.build.extras import how_to_install
 from tts.runs.answers import as_table
 from tts.runs.clustered import Estimate, commonest
+from tts.search import Calibration
 
 from .chains import ScoredChain
 from .measurement import Discrimination, Measurement
@@ -65,14 +66,13 @@ class MeasureRow:
 
 def step_rows(
     chains: Sequence[ScoredChain],
-    probability: Callable[[float, bool], float] | None = None,
+    calibration: Calibration | None = None,
 ) -> Iterator[StepRow]:
-    """A row for each step; `probability` is that of a score, and whether the step is the last."""
+    """A row for each step."""
     for scored in chains:
         chain, count = scored.chain, len(scored.scores)
         labels = chain.right_steps or (None,) * count
         for place, score in enumerate(scored.scores):
-            last = place == count - 1
             yield StepRow(
                 problem=chain.problem,
                 id=chain.name,
@@ -82,7 +82,9 @@ def step_rows(
                 text=chain.steps[place],
                 length=scored.lengths[place],
                 score=score,
-                probability=probability(score, last) if probability and score is not None else None,
+                probability=None
+                if calibration is None or score is None
+                else calibration.probability(score, final=place == count - 1),
                 right=labels[place],
                 answer_right=chain.right,
             )

@@ -12,7 +12,7 @@ import math
 import random
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -55,6 +55,12 @@ class CharacterTokenizer(Tokenizer):
 
     def __init__(self) -> None:
         self.checkpoint = Path("simulated")
+        self.chat_template = ""
+        self.chat_variables = frozenset()
+
+    def inert(self, text: str, around: str = "", keep: Collection[str] = ()) -> str:
+        """See Tokenizer: no text spells a control token."""
+        return text
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""

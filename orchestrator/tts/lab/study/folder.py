@@ -71,13 +71,13 @@ class Measurement:
 
 def create_study(folder: Path, config: StudyConfig) -> None:
     """Keep what is asked for in a folder that holds no run and no study yet. Raises RunError."""
-    refuse_begun(folder)
     if is_study(folder):
         raise RunError(
             f"{folder} already holds a study.",
             hint=f"Continue it with: tts study --resume {folder}, or name another folder with "
             "--out.",
         )
+    refuse_begun(folder)
     write(folder / STUDY, asdict(config))
 
 

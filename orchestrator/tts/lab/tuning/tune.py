@@ -17,7 +17,7 @@ from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import write_json, writing
+from tts.runs.folder import refuse_begun, write_json, writing
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
@@ -102,6 +102,7 @@ def tune(
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
     if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
+    refuse_begun(folder)
     recorded = read_requests(run, models) if run else None
     plan = _recording(deployment, models, dataset) if recorded is None else None
     source = run or folder / "run"

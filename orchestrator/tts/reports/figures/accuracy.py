@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 
 from tts.runs import curves
+from tts.runs.clustered import auroc
 from tts.runs.run import Run
 from tts.runs.statistics import wilson
 
 from .charts import (
-    ALL_FIELDS,
-    BLUE,
-    GREEN,
     PERCENT,
-    VERMILLION,
     bars_height,
-    chart,
     doubling_axis,
     intervals,
     line,
@@ -24,6 +22,7 @@ from .charts import (
 )
 from .figure import Figure, Spec, TableRow
 from .results import RULE_NAMES
+from .verifier import reliability, score_histogram
 
 _UNIT = alt.Scale(domain=[0, 1], padding=10)
 
@@ -95,109 +94,15 @@ def pass_over_k(run: Run) -> Figure | None:
 
 def scores(run: Run) -> Figure | None:
     """Score distributions of right and wrong completions; None unless both were scored."""
-    found = run.totals.calibration
-    if found.auroc is None:
-        return None
-    rows: list[TableRow] = [
-        {
-            "from score": part.low,
-            "to score": part.high,
-            "completions": kind,
-            "count": count,
-            "share": round(count / total, 4),
-        }
-        for part in found.bins(20)
-        for kind, count, total in (
-            ("right", part.right, found.right),
-            ("wrong", part.wrong, found.wrong),
-        )
-    ]
-    hues = alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION])
-    drawn = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
-        x=alt.X("from score:Q", bin="binned", title="score of the completion"),
-        x2="to score:Q",
-        y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
-        color=alt.Color("completions:N", title=None, scale=hues, legend=alt.Legend(orient="top")),
-    )
-    return Figure(
-        "scores",
-        "Scores of right and wrong completions",
-        f"A right completion is scored above a wrong one in {percent(found.auroc)} of all pairs "
-        f"(AUROC; 50% would be chance), over {found.right:,} right and {found.wrong:,} wrong ones.",
-        rows,
-        spec(drawn, 220),
-        notes=_unscored(run),
-    )
+    return _with_unscored(run, score_histogram(run.totals.calibration.observations, "completions"))
 
 
 def calibration(run: Run) -> Figure | None:
     """Share of right completions by score; None unless right and wrong ones were scored."""
-    found = run.totals.calibration
-    if found.auroc is None:
+    observations = run.totals.calibration.observations
+    if auroc(observations) is None:
         return None
-    rows: list[TableRow] = []
-    error, total = 0.0, found.right + found.wrong
-    for part in found.bins(10):
-        if part.share_right is None or part.mean_score is None:
-            continue
-        count = part.right + part.wrong
-        low, high = wilson(part.share_right, count)
-        error += abs(part.mean_score - part.share_right) * count / total
-        rows.append(
-            {
-                "scores": f"{part.low:.1f} to {part.high:.1f}",
-                "mean score": round(part.mean_score, 4),
-                "share right": round(part.share_right, 4),
-                "low": round(low, 4),
-                "high": round(high, 4),
-                "completions": count,
-                "within the noise": low <= part.mean_score <= high,
-            }
-        )
-    off = sum(not row["within the noise"] for row in rows)
-    return Figure(
-        "calibration",
-        "Calibration of the verifier",
-        f"Over {total:,} completions the score is {100 * error:.1f} points away from the share "
-        f"that is right (expected calibration error over 10 bins); {off} of {len(rows)} bins are "
-        "off beyond the noise.",
-        rows,
-        _calibration_spec(),
-        notes=[
-            "On the dashed line a score is the chance of being right. Lines are 95% intervals "
-            "(Wilson), too narrow where completions of a problem are alike; a dot is as large as "
-            "its bin is full.",
-            *_unscored(run),
-        ],
-    )
-
-
-def _calibration_spec() -> Spec:
-    """The share that is right over the score: a dot for each bin, as large as it is full."""
-
-    def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="share right", axis=PERCENT, scale=_UNIT)
-
-    x = alt.X("mean score:Q", title="score", scale=_UNIT)
-    full = alt.Size(
-        "completions:Q",
-        scale=alt.Scale(type="sqrt", range=[15, 300]),
-        legend=alt.Legend(orient="top", tickCount=3),
-    )
-    ideal = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-    dots = chart().mark_point(filled=True, color=BLUE, tooltip=ALL_FIELDS)
-    drawn = alt.layer(
-        ideal.encode(
-            x=alt.XDatum(0, title="score"),
-            x2=alt.X2Datum(1),
-            y=alt.YDatum(0, title="share right"),
-            y2=alt.Y2Datum(1),
-        ),
-        chart().mark_rule(color=BLUE).encode(x=x, y=y("low"), y2="high"),
-        dots.encode(x=x, y=y("share right"), size=full),
-    )
-    return spec(drawn, 240)
+    return _with_unscored(run, reliability(observations, "completions"))
 
 
 def _share_row(column: str, name: str, right: list[bool]) -> TableRow:
@@ -219,9 +124,12 @@ def _shares_spec(column: str, order: list[str]) -> Spec:
     return spec(drawn, bars_height(len(order)))
 
 
-def _unscored(run: Run) -> list[str]:
+def _with_unscored(run: Run, figure: Figure | None) -> Figure | None:
     count = run.totals.calibration.without_score
-    return [f"{count:,} completions without a score are left out."] if count else []
+    if figure is None or not count:
+        return figure
+    note = f"{count:,} completions without a score are left out."
+    return replace(figure, notes=[*figure.notes, note])
 
 
 def _share(row: TableRow, column: str = "accuracy") -> str:

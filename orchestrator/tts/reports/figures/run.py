@@ -54,6 +54,7 @@ def warnings_of(summary: Summary) -> Iterator[str]:
             "pair knows chains of whole-number operations alone), or it writes its answers "
             "otherwise than the references: read a few trees on the page."
         )
+    yield from (f"warning: the verifier: {sentence}" for sentence in summary.verifier or ())
     if 0 < summary.verifier_calls <= summary.no_verdict:
         yield (
             f"warning: {summary.no_verdict:,} critiques for {summary.verifier_calls:,} scores have "

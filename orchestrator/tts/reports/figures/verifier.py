@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 
 from tts.lab.scoring.calibrate import MapCheck, VerifierMaps, apply
-from tts.lab.scoring.findings import AGGREGATION_NAMES, in_percent
+from tts.lab.scoring.findings import AGGREGATION_NAMES
 from tts.lab.scoring.first_error import REFERENCE_LEVEL
 from tts.lab.scoring.measurement import Discrimination, Measurement, compare_aggregations
 from tts.runs.clustered import (
@@ -21,6 +21,7 @@ from tts.runs.clustered import (
     score_bins,
 )
 from tts.runs.statistics import interval
+from tts.runs.verdicts import in_percent
 from tts.search.thought import Aggregation
 
 from .charts import (

@@ -39,6 +39,7 @@ _NOT_SERVED: dict[str, Any] = {
                 "chat_template",
                 "chat_template_kwargs",
                 "reads_thinking",
+                "calibration",
                 "scores",
                 "checkpoint",
                 "in_flight_tokens",

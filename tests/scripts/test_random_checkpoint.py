@@ -1,16 +1,16 @@
-"""Checkpoints with random weights, and the command that makes them."""
+"""Checkpoints with random weights, and the program that makes them."""
 
+import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.runner import tts
+from scripts import random_checkpoint
+from scripts.random_checkpoint import make_random_checkpoint, size_of
 
-from tts.build import random_checkpoint
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import TtsError
 from tts.build.model_config import ARCHITECTURES
 from tts.build.paths import deployments_dir
-from tts.build.random_checkpoint import make_random_checkpoint, size_of
 from tts.build.tensorrt.model_shape import known_names
 from tts.build.tokenizer import Tokenizer
 
@@ -18,9 +18,8 @@ TOKENIZER = deployments_dir().parent / "checkpoints" / "demo-generator"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.usefixtures("torch")
 def test_it_is_a_whole_checkpoint_of_the_size_asked_for_and_others_know_it(tmp_path, architecture):
-    import transformers
+    transformers = pytest.importorskip("transformers")
 
     folder = tmp_path / "model"
     make_random_checkpoint(
@@ -83,10 +82,13 @@ def test_sizes_have_units(text, size):
         size_of(text)
 
 
-def test_the_command_makes_one_and_says_what_it_is(tmp_path: Path) -> None:
-    done = tts("random-checkpoint", tmp_path / "model", "--params", "1M")
-    assert done.code == 0, done.err
-    assert "parameters, LlamaForCausalLM" in done.said
-    assert open_checkpoint(tmp_path / "model").num_parameters == pytest.approx(1e6, rel=0.1)
-    for size in (["--params", "1Q"], []):
-        assert tts("random-checkpoint", tmp_path / "other", *size).code == 2
+def test_the_program_makes_one_and_refuses_a_size_that_is_none(tmp_path, monkeypatch, capsys):
+    def run(size):
+        monkeypatch.setattr(sys, "argv", ["x", str(tmp_path / size), "--params", size])
+        random_checkpoint.main()
+
+    run("1M")
+    assert "parameters, LlamaForCausalLM" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="error: '1Q' is not a size such as 25M"):
+        run("1Q")
+    assert [folder.name for folder in tmp_path.iterdir()] == ["1M"]

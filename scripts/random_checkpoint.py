@@ -1,14 +1,19 @@
-"""A checkpoint of any size with random weights, for measuring engines without a model hub.
+"""A checkpoint of any size with random weights: nonsense, at the speed of a model of its shape.
 
-It answers nonsense at the speed of a real model of its shape. `tts random-checkpoint` makes one.
+It measures engines where no real model is at hand.
+
+    scripts/run random_checkpoint checkpoints/gen --like Llama-3.2-1B-Instruct
+    scripts/run random_checkpoint checkpoints/prm --params 100M --tokenizer CHECKPOINT
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +21,14 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from .checkpoint import expected_tensors
-from .errors import CheckpointError, ConfigError
-from .model_config import ARCHITECTURES, ModelConfig, parse_model_config
-from .tensorrt.engine_memory import parameters as parameters_of
-from .tensorrt.model_shape import known_model, known_names
-from .tokenizer import Tokenizer
-from .weights import INDEX
+from tts.build import paths
+from tts.build.checkpoint import expected_tensors
+from tts.build.errors import CheckpointError, ConfigError, TtsError
+from tts.build.model_config import ARCHITECTURES, ModelConfig, parse_model_config
+from tts.build.tensorrt.engine_memory import parameters as parameters_of
+from tts.build.tensorrt.model_shape import known_model, known_names
+from tts.build.tokenizer import Tokenizer
+from tts.build.weights import INDEX
 
 ARCHITECTURE = "LlamaForCausalLM"
 POSITIONS = 4096
@@ -31,6 +37,29 @@ DEVIATION = 0.02  # initializer_range of the supported architectures
 ASPECT = 96  # hidden size per layer that is aimed at: between small Llamas (64) and large (128)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMB])")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def main() -> None:
+    """Make the checkpoint that the command line describes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    demo = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
+    parser.add_argument("out", type=Path, metavar="DIR", help="the folder to make")
+    shape = parser.add_mutually_exclusive_group(required=True)
+    shape.add_argument("--params", metavar="SIZE", help="parameters, such as 25M or 1.2B")
+    shape.add_argument("--like", metavar="MODEL", help="a published model; an unknown lists all")
+    parser.add_argument("--architecture", default=ARCHITECTURE, help="with --params")
+    parser.add_argument("--positions", type=int, default=POSITIONS, help="with --params")
+    parser.add_argument("--tokenizer", type=Path, default=demo, metavar="CHECKPOINT")
+    parser.add_argument("--seed", type=int, default=0)
+    options = vars(parser.parse_args())
+    try:
+        size = options.pop("params")
+        config = make_random_checkpoint(**options, parameters=size and size_of(size))
+    except TtsError as error:
+        sys.exit(f"error: {error}")
+    print(f"{options['out']}: {parameters_of(config).total:,} parameters, {config.architecture}")
 
 
 def make_random_checkpoint(
@@ -181,3 +210,7 @@ def _tensor(name: str, shape: tuple[int, ...], numbers: np.random.Generator) -> 
     if name.endswith(".bias"):
         return np.zeros(shape, np.float16)
     return (numbers.standard_normal(shape, np.float32) * np.float32(DEVIATION)).astype(np.float16)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,349 @@
+"""Scores of solutions that exist already: one problem's candidates, or thousands of chains.
+
+    solutions ─► a request for each step ─┬─ equal to one of the same question ─► its answer
+                                          └─ else ─► in flight, as far as the policy goes
+
+Solutions go in order, the steps of each one after the other: what the next dialogue begins with is
+in the verifier's prefix cache by then, or is being computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from tts.build.errors import DatasetError, RequestRefused
+from tts.build.verifiers.prompted import Prompted
+from tts.driver.policy import policy_of
+from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult, together
+from tts.grading import Equality
+from tts.grading.votes import judge
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.prompting.context import NO_IDS, common_length, score_calls
+from tts.prompting.step_ends import steps_of
+from tts.runs.records import CompletionRecord
+from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, quantise
+from tts.search.thought import aggregate
+
+from .questions import check_question
+from .result import Result, Usage
+
+TEXTS_IN_FLIGHT = 256
+"""Chains that a function or a command has at a time, at most: it may take them in batches."""
+
+Solution = tuple[Problem, Sequence[str]]
+"""A problem, and the steps of an answer to it."""
+Candidate = str | Sequence[str]
+"""An answer as one text, or its steps."""
+
+
+class NoGenerator:
+    """Stands for the generator in a session that only scores, so that its engine is not started."""
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator; raises RequestRefused."""
+        raise RequestRefused("This session only scores: its generator is not started.")
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionScores:
+    """The scores of a solution's steps, and the requests that they took."""
+
+    scores: tuple[float | None, ...]
+    """One for each step; a verifier of whole answers scores the last one alone."""
+    requests: int
+    """Requests to the verifier: fewer than scores where it shares steps with those before it."""
+    prompt_tokens: int
+    """Tokens of their prompts."""
+    new_tokens: int
+    """Tokens of these that no prompt before them began with."""
+    generated_tokens: int
+    """Tokens that the verifier wrote for its scores."""
+    no_verdict: int
+    """Critiques without a verdict, and candidates on which a command failed."""
+
+
+class _Room:
+    """A bound on the cost of what is in flight, granted in the order of asking.
+
+    What costs more than all of it goes alone.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self.granted = 0
+        """How many have room now."""
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._nobody_waits = asyncio.Event()
+
+    @asynccontextmanager
+    async def taken(self, cost: int) -> AsyncIterator[None]:
+        """Wait for room, and have it until the block ends."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((cost, turn))
+        self._grant()
+        try:
+            await turn
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._used -= cost
+                self.granted -= 1
+            self._grant()
+
+    async def nobody_waits(self) -> None:
+        """Wait until all that has been asked for is granted."""
+        await asyncio.sleep(0)  # what was created has its turn to ask, and so has everybody else
+        await self._nobody_waits.wait()
+
+    def _grant(self) -> None:
+        while self._waiting and (not self._used or self._used + self._waiting[0][0] <= self._limit):
+            cost, turn = self._waiting.popleft()
+            if not turn.done():  # or it was cancelled
+                self._used += cost
+                self.granted += 1
+                turn.set_result(None)
+        (self._nobody_waits.clear if self._waiting else self._nobody_waits.set)()
+
+
+class Scorer:
+    """Scores solutions with one verifier; what is in flight is bounded over all its calls."""
+
+    def __init__(self, models: Models, verifier: Verifier, *, answers_only: bool) -> None:
+        """`answers_only`: the verifier scores whole answers, so only last steps are asked for."""
+        self._models = models
+        self._verifier = verifier
+        self._answers_only = answers_only
+        policy = policy_of(models.deployment, "decoupled")
+        self._room = _Room(TEXTS_IN_FLIGHT if models.takes_text else policy.verifier_limit)
+        dialogue = models.dialogue
+        self._requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
+        self._leads = policy.prefetch and dialogue is not None and not models.reads_whole
+        """Whether a solution's longest dialogue goes ahead: all others are in the cache then of an
+        engine that computes what requests side by side begin with once for each."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight now."""
+        return self._room.granted
+
+    def calls(self, solution: Solution) -> list[ScoreCall]:
+        """The request of each score; raises DatasetError for what the verifier cannot read."""
+        problem, steps = solution
+        calls = score_calls(self._models, problem.full_question, steps, problem.extra)
+        return calls[-1:] if self._answers_only else calls
+
+    async def score_all(
+        self, solutions: Iterable[Solution], on_scored: Callable[[int, SolutionScores], None]
+    ) -> None:
+        """Score solutions; `on_scored` is called with the place of each and its scores.
+
+        Those of a question share the scores of what they share, if they stand together. Raises the
+        first TtsError, and cancels what is in flight.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _, same in groupby(enumerate(solutions), lambda each: each[1][0].full_question):
+                    question = _AskedQuestion(group, self._answer, leads=self._leads)
+                    for place, solution in same:
+                        solution_scores = question.ask(self.calls(solution), len(solution[1]))
+                        group.create_task(solution_scores.report(partial(on_scored, place)))
+                        await self._room.nobody_waits()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+
+    async def score(self, solutions: Sequence[Solution]) -> list[SolutionScores]:
+        """The scores of solutions, in order."""
+        scored: dict[int, SolutionScores] = {}
+        await self.score_all(solutions, scored.__setitem__)
+        return [scored[place] for place in range(len(solutions))]
+
+    async def results(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
+        """The result of each request."""
+        results = await together(self._answer(call, None) for call in calls)
+        return [replace(result, score=quantise(result.score)) for result in results]
+
+    async def _answer(
+        self, call: ScoreCall, leader: asyncio.Task[VerifierResult] | None
+    ) -> VerifierResult:
+        """The verifier's result, asked for when the leader is answered and there is room."""
+        if leader:
+            await asyncio.wait({leader})
+        async with self._room.taken(self._cost(call)):
+            return await self._verifier.score(call)
+
+    def _cost(self, call: ScoreCall) -> int:
+        if self._models.takes_text:
+            return 1
+        critiques = self._models.deployment.critiques
+        return critiques or self._requests * len(call.input_ids)
+
+
+class _AskedQuestion:
+    """The requests of one question's solutions, by what a score depends on."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        answer: Callable[
+            [ScoreCall, asyncio.Task[VerifierResult] | None],
+            Coroutine[Any, Any, VerifierResult],
+        ],
+        *,
+        leads: bool,
+    ) -> None:
+        """`answer` sends a request, perhaps after a leader: with `leads` the last of a solution."""
+        self._group = group
+        self._answer = answer
+        self._leads = leads
+        self._answers: dict[bytes | tuple[tuple[str, ...], str], asyncio.Task[VerifierResult]] = {}
+        self._first = NO_IDS
+        """The first dialogue of the solution before: both begin with the question."""
+
+    def ask(self, calls: Sequence[ScoreCall], steps: int) -> _AskedSolution:
+        """Ask for the scores of a solution of so many steps."""
+        prompt_tokens, new_tokens, before, requests = 0, 0, self._first, len(self._answers)
+        leader = None
+        if self._leads and _key(calls[-1]) not in self._answers:
+            leader = self._group.create_task(self._answer(calls[-1], None))
+        for call in calls:
+            ids = call.input_ids
+            if (key := _key(call)) not in self._answers:
+                prompt_tokens += len(ids)
+                new_tokens += len(ids) - common_length(before, ids)
+                if leader and call is calls[-1]:
+                    self._answers[key] = leader
+                else:
+                    self._answers[key] = self._group.create_task(self._answer(call, leader))
+            before = ids
+        self._first = calls[0].input_ids
+        answers = [self._answers[_key(call)] for call in calls]
+        work = len(self._answers) - requests, prompt_tokens, new_tokens
+        return _AskedSolution(answers, steps, work)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedSolution:
+    answers: Sequence[asyncio.Task[VerifierResult]]
+    steps: int
+    work: tuple[int, int, int]
+    """Requests, tokens of their prompts, and the new ones among these."""
+
+    async def report(self, on_scored: Callable[[SolutionScores], None]) -> None:
+        """Wait for the scores, and hand them on."""
+        results = [await answer for answer in self.answers]
+        unscored = self.steps - len(results)
+        scores = SolutionScores(
+            (*[None] * unscored, *(quantise(result.score) for result in results)),
+            *self.work,
+            sum(result.tokens for result in results),
+            sum(result.no_verdict for result in results),
+        )
+        on_scored(scores)
+
+
+def _key(call: ScoreCall) -> Any:
+    """What a score depends on, among those of one question."""
+    return call.input_ids.tobytes() or (call.steps, call.text)
+
+
+def solutions_of(
+    problem: Problem, candidates: Sequence[Candidate], delimiter: str
+) -> list[Solution]:
+    """A problem's candidates in steps; raises DatasetError for what is no candidate."""
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence) or not candidates:
+        raise DatasetError(
+            f"The candidates are {candidates!r:.200}; they must be a list of answers.",
+            hint="Each is a text, or a list of steps. One answer in steps: [[step, step]].",
+        )
+    solutions = []
+    for number, candidate in enumerate(candidates, start=1):
+        what = f"Candidate {number}"
+        if isinstance(candidate, str):
+            check_question(candidate, what)
+            candidate = steps_of(candidate, delimiter)
+        if not isinstance(candidate, Sequence) or not candidate:
+            raise DatasetError(f"{what} is {candidate!r:.200}; it must be a text, or a list.")
+        for place, step in enumerate(candidate, start=1):
+            check_question(step, f"Step {place} of candidate {number}")
+        solutions.append((problem, candidate))
+    return solutions
+
+
+async def ranked(
+    solutions: Sequence[Solution],
+    scores: Sequence[SolutionScores],
+    how: Aggregation,
+    delimiter: str,
+    grader: Equality,
+    calibration: Calibration | None,
+) -> Result:
+    """The candidates of one problem, best first, and the answers that they vote for.
+
+    With a calibration they rank, and vote, by the probabilities that it makes of their scores.
+
+    A candidate's node is its place among them, by which ties go.
+    """
+    problem = solutions[0][0]
+    completions = [
+        Completion(
+            (place,),
+            delimiter.join(steps),
+            aggregate([score for score in each.scores if score is not None], how),
+            _probability(each.scores, how, calibration),
+        )
+        for place, ((_, steps), each) in enumerate(zip(solutions, scores, strict=True))
+    ]
+    completions.sort(key=lambda each: (-each.weight, -(each.score or 0.0)))
+    judged = await judge(SearchResult(tuple(completions), Tree()), problem.answer, grader)
+    answers, groups = judged.answers, judged.groups
+    records = (
+        CompletionRecord(
+            each.text,
+            tuple(step.strip() for step in solutions[each.node[0]][1]),
+            scores[each.node[0]].scores,
+            each.score,
+            groups[group].answer if group >= 0 else None,
+            each.node,
+            probability=each.probability,
+        )
+        for each, group in zip(completions, judged.group_of, strict=True)
+    )
+    return Result(
+        problem,
+        answers.best,
+        None if judged.correct is None else judged.correct["best"],
+        "best",
+        asdict(answers),
+        tuple(records),
+        Usage(
+            verifier_calls=sum(each.requests for each in scores),
+            verifier_tokens=sum(each.prompt_tokens for each in scores),
+            critique_tokens=sum(each.generated_tokens for each in scores),
+            no_verdict=sum(each.no_verdict for each in scores),
+        ),
+        "",
+        None,
+    )
+
+
+def _probability(
+    scores: Sequence[float | None], how: Aggregation, calibration: Calibration | None
+) -> float | None:
+    if calibration is None:
+        return None
+    final = len(scores) - 1
+    probabilities = [
+        calibration.probability(score, final=place == final)
+        for place, score in enumerate(scores)
+        if score is not None
+    ]
+    return aggregate(probabilities, how)
