@@ -100,7 +100,7 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("bench demo --strategy all --set beams=3", 2, "'beams'"),
         ("bench demo --strategy all --strategy greedy", 2, "in all already"),
         ("bench demo --strategy best-of-n --strategy best-of-n", 2, "best-of-n is given twice"),
-        ("bench demo --strategy rebase --strategy mine.py:own", 2, "run it by itself"),
+        ("bench demo --strategy rebase --strategy mine.py:own", 2, "There is no file mine.py"),
         ("bench demo --strategy rebase --strategy greedily", 2, "'greedily'"),
         ("bench demo --strategy rebase --strategy mcts --set beams=3", 2, "that is compared"),
     ],

@@ -168,6 +168,7 @@ def test_a_clone_is_read_from_its_folder(tmp_path, monkeypatch):
         "none/0000.parquet": sums(7),
         "cut/data/test-00000-of-00003.parquet": sums(1),
         "cut/data/test-00001-of-00003.parquet": sums(2),
+        "many/data/test-00001-of-99999999999.parquet": sums(1),
     }
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +187,8 @@ def test_a_clone_is_read_from_its_folder(tmp_path, monkeypatch):
         ("sums", "several configs: main, socratic"),
         ("sums:main:dev", "no split 'dev'; there are: test, train"),
         ("none", "none has no files that are named by their split"),
-        ("cut", "cut has 2 of the 3 files of test: 00002 of 00003 is missing"),
+        ("cut", "cut lacks a part of test: 00002 of 00003"),
+        ("many", "many lacks a part of test: 00000 of 99999999999"),
     ):
         with pytest.raises(DatasetError, match=words):
             load_dataset(dataset)

@@ -136,15 +136,15 @@ def test_what_is_of_use_is_written_as_ever_and_of_the_rest_one_token_more(
     models = thinking_models(**thinking)
     answer = "\n\nAdd 5\n\nSo 5."
 
-    def written(most):
+    def write(most):
         writer = Writer(models, thought, answer)
         context = Context.of(models, PROBLEM)
         return run(models, context, writer, (0,), whole=whole, budget=budget, most=most)
 
-    free = written(None)
+    free = write(None)
     closing = len(models.thinking.closing_ids)
     for most in range(1, size(free) + 3):
-        limited = written(most)
+        limited = write(most)
         if size(free) <= most:
             assert limited == free
         else:

@@ -39,8 +39,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     import difflib  # only where something was wrong
 
     names = list(known)
-    begun = [each for each in names if name and each.startswith(name)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(name, names, n=1)
+    longer = [each for each in names if name and each.startswith(name)]
+    close = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1)
     return f"Did you mean {close[0]}? " if close else ""
 
 

@@ -120,10 +120,14 @@ def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> Render
     tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
     times = ["gateway\nms", "first\nbyte s", "last\nbyte s"]
     rows = [_row(record, names) for record in records]
-    kept = [any(row[place] != "-" for row in rows) for place in range(len(words + tokens + times))]
-    shown = table(*compress(words, kept), right=list(compress(tokens + times, kept[len(words) :])))
+    filled = [
+        any(row[place] != "-" for row in rows) for place in range(len(words + tokens + times))
+    ]
+    shown = table(
+        *compress(words, filled), right=list(compress(tokens + times, filled[len(words) :]))
+    )
     for row in rows:
-        shown.add_row(*compress(row, kept))
+        shown.add_row(*compress(row, filled))
     return Sheet(shown, keys=2)
 
 

@@ -163,15 +163,15 @@ def _require_all_parts(where: str, files: list[str]) -> None:
     """Raise DatasetError where a file is missing of those that number themselves, as by a clone
     that was cut short.
     """
-    names = [name for file in files if (name := _FILE.fullmatch(file))]
-    for parts in {int(name["parts"]) for name in names if name["parts"]}:
-        there = {int(name["part"]) for name in names if int(name["parts"] or -1) == parts}
-        if missing := sorted(set(range(parts)) - there):
+    names = [name for file in files if (name := _FILE.fullmatch(file)) and name["parts"]]
+    for text in {name["parts"] for name in names}:
+        parts = int(text)
+        there = {int(name["part"]) for name in names if name["parts"] == text}
+        missing = next((part for part in range(parts) if part not in there), None)
+        if missing is not None:
             raise DatasetError(
-                f"{where} has {len(there)} of the {parts} files of {names[0]['split']}: "
-                f"{', '.join(f'{part:05d}' for part in missing[:10])} of {parts:05d} "
-                f"{'is' if len(missing) == 1 else 'are'} missing.",
-                hint="Complete the folder (git lfs pull, or clone again); or name one file.",
+                f"{where} lacks a part of {names[0]['split']}: {missing:05d} of {text}.",
+                hint="Complete the folder (git lfs pull, or clone again), or name one file.",
             )
 
 
