@@ -51,8 +51,9 @@ def test_of_the_bundled_deployments_those_for_gpus_that_are_not_here_are_apart()
         each.found for what, each in found.items() if what.startswith("deployments for")
     ]
     for name, deployment in BUNDLED.items():
-        assert (name in elsewhere.split(", ")) == bool(deployment.tensorrt)
-        assert (f"deployment {name}" in found) != bool(deployment.tensorrt)
+        is_for_gpus = bool(deployment.tensorrt or deployment.gpu)
+        assert (name in elsewhere.split(", ")) == is_for_gpus
+        assert (f"deployment {name}" in found) != is_for_gpus
 
 
 def test_what_no_deployment_can_be_built_without_is_said_once(monkeypatch):

@@ -12,19 +12,12 @@ from tests.serving.conftest import let_initialize, make_deployment
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
-from tts.serving.server import loading
-from tts.serving.server.loading import (
-    LOADING,
-    OPEN_STALL_S,
-    WAITING,
-    WARMING_UP,
-    Loading,
-    Watchdog,
-    read_loading,
-)
+from tts.serving.server import watchdog
+from tts.serving.server.loading import LOADING, WAITING, WARMING_UP, Loading, read_loading
 from tts.serving.server.start import start_server
 from tts.serving.server.state import identify
 from tts.serving.server.triton import Triton
+from tts.serving.server.watchdog import OPEN_STALL_S, Watchdog
 
 ROLES = ("generator", "verifier")
 
@@ -85,7 +78,7 @@ def test_the_verifier_may_be_one_model_or_the_engine_of_an_ensemble(tmp_path: Pa
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(loading.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -95,28 +88,28 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
     log, computed = tmp_path / "triton.log", [0.0]
     log.write_text(Stage("generator", COMPILING).line() + "\n")
     monkeypatch.setattr(
-        loading.psutil.Process,
+        watchdog.psutil.Process,
         "cpu_times",
         lambda process: SimpleNamespace(user=computed[0], system=0.0),
     )
-    monkeypatch.setattr(loading.psutil.Process, "children", lambda process, recursive: [])
-    watchdog = Watchdog(service_with(log), identify(os.getpid()), 60.0)
+    monkeypatch.setattr(watchdog.psutil.Process, "children", lambda process, recursive: [])
+    dog = Watchdog(service_with(log), identify(os.getpid()), 60.0)
     for _ in range(1000):  # it computes
         clock[0] += 2.0
         computed[0] += 1.0
-        watchdog.check()
+        dog.check()
     for _ in range(100):  # it waits, and says something now and then
         clock[0] += 50.0
         computed[0] += 0.1
         log.write_text(log.read_text() + "still there\n")
-        watchdog.check()
+        dog.check()
     clock[0] += 50.0
-    watchdog.check()
+    dog.check()
     clock[0] += 11.0
     computed[0] += 1.0  # less than a tenth of a core
     said = r"has done nothing for 60 s \(generator: compiling, verifier: waiting\)"
     with pytest.raises(ServerError, match=said) as error:
-        watchdog.check()
+        dog.check()
     assert str(log) in error.value.hint
 
 
@@ -128,12 +121,12 @@ def test_a_start_that_stands_still_with_open_engines_is_given_up_soon(
         "".join(Stage(model, OPEN).line() + "\n" for model in ("generator", "prm_engine"))
     )
     gone = replace(identify(os.getpid()), started_ticks=0)
-    watchdog = Watchdog(service_with(log), gone)
+    dog = Watchdog(service_with(log), gone)
     clock[0] += OPEN_STALL_S
-    watchdog.check()
+    dog.check()
     clock[0] += 2.0
     with pytest.raises(ServerError, match=r"nothing for 30 s \(generator: open, verifier: open\)"):
-        watchdog.check()
+        dog.check()
 
 
 @pytest.mark.server

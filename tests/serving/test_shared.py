@@ -17,17 +17,12 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.command import guard
-from tts.serving.server import loading, supervise
+from tts.serving.server import supervise, watchdog
 from tts.serving.server.locks import give_back, take_share
 from tts.serving.server.lookup import find_server, stop_server
-from tts.serving.server.state import (
-    Supervised,
-    identify,
-    peek_state,
-    supervising,
-    supervisor_of,
-)
+from tts.serving.server.state import identify, peek_state
 from tts.serving.server.supervise import wait_for_server
+from tts.serving.server.supervisor import Supervised, supervising, supervisor_of
 from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]
@@ -175,7 +170,7 @@ def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
     model = templates / "common" / "prm" / "1" / "model.py"
     whole = model.read_text()
     let_initialize(templates, "import time; time.sleep(600)")
-    starter, waiting = programs("Starting"), programs("Waiting for the server of echo")
+    starter, waiting = programs("Starting"), programs("Waiting for the Triton server of echo")
     assert f"(PID {starter.process.pid})" in waiting.said[-1]
     model.write_text(whole)
     starter.process.kill()
@@ -267,10 +262,10 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
     """The starter is stopped by a signal: it holds its lock, computes nothing, logs nothing."""
     monkeypatch.setattr(supervise, "TELL_S", 0.01)
     monkeypatch.setattr(supervise, "_SAY_S", 0.1)
-    monkeypatch.setattr(loading, "STALL_S", 0.5)
-    watchdog = supervise.Watchdog
+    monkeypatch.setattr(watchdog, "STALL_S", 0.5)
+    patient = supervise.Watchdog
     monkeypatch.setattr(
-        supervise, "Watchdog", lambda log, process, **kept: watchdog(log, process, 0.5, **kept)
+        supervise, "Watchdog", lambda service, process: patient(service, process, 0.5)
     )
     deployment, said, told = echo(), [], []
     folder = paths.server_dir("echo")
@@ -286,12 +281,12 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
                 Triton(deployment), say=said.append, on_loading=told.append, check=lambda: None
             )
     assert re.match(
-        rf"Waited for \d+ s while another process \(PID {starter.pid}\) was starting the server of "
-        r"echo\. .* done nothing for 0 s \(generator: waiting, verifier: waiting\)",
+        rf"Waited for \d+ s while another process \(PID {starter.pid}\) was starting the Triton "
+        r"server of echo\. .* done nothing for 0 s \(generator: waiting, verifier: waiting\)",
         error.value.message,
     )
     assert "End that process" in error.value.hint
-    assert said[0].startswith("Waiting for the server of echo")
+    assert said[0].startswith("Waiting for the Triton server of echo")
     assert said[1].startswith("Still waiting after 0 s: generator: waiting")
     assert told[-1].seconds > 0
     # and it ends with the starter

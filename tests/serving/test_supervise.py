@@ -19,7 +19,7 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
 from tts.serving.server.lookup import find_server, stop_server
-from tts.serving.server.state import comes_back, identify, supervisor_of
+from tts.serving.server.state import identify
 from tts.serving.server.supervise import (
     MOST_RESTARTS,
     WINDOW_S,
@@ -27,6 +27,7 @@ from tts.serving.server.supervise import (
     wait_before_restart,
     wait_for_server,
 )
+from tts.serving.server.supervisor import comes_back, supervisor_of
 from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]

@@ -29,7 +29,7 @@ from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
-from tts.build.spec.remote import Url
+from tts.build.spec.remote import Url, key_in
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
@@ -106,7 +106,6 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
     `api_key_env` is the environment variable that holds its key.
     """
     from tts.endpoints.openai.server import OpenAIServer
-    from tts.session.remotes import key_in
 
     key = api_key_env and key_in(api_key_env, "--api-key-env")
 

@@ -163,9 +163,7 @@ def _bundled() -> Iterator[Observation]:
             continue
         if _is_for_other_gpus(deployment):
             elsewhere.append(name)
-        elif not deployment.started() and (
-            can_build or deployment.target != "openvino" or not deployment.engines()
-        ):
+        elif can_build or deployment.target != "openvino" or not deployment.engines():
             yield _engines(deployment)
     if elsewhere:
         yield _elsewhere(", ".join(elsewhere))
@@ -230,7 +228,8 @@ def _engines(deployment: Deployment) -> Observation:
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())
-    found = f"built and current: {built}" if built else "nothing to build: both engines run already"
+    others = "they are started" if deployment.started() else "both engines run already"
+    found = f"built and current: {built}" if built else f"nothing to build: {others}"
     return Observation(what, "ok", found)
 
 

@@ -55,10 +55,11 @@ async def retried(
         try:
             return await attempt()
         except (EndpointUnavailable, EndpointTimeout) as error:
-            if comes_back() or give_up is None:
+            restarting = comes_back()
+            if restarting or give_up is None:
                 give_up = now() + patience_s
             pause = max(wait, error.seconds) if isinstance(error, AskedToWait) else wait
-            if now() + pause > give_up:
+            if not restarting and now() + pause > give_up:
                 raise
         await asyncio.sleep(pause)
         wait = min(2 * wait, LONGEST_WAIT_S)

@@ -14,7 +14,7 @@ docs/reference/python.md.
 | plan | a run's resolved configuration, with its functions and other objects |
 | engines | the engines of a session, while it is open |
 | server, connecting, embedded | the server that is used or started; several; engines without one |
-| remotes | engines that run already: probing their servers, connecting to them |
+| remotes | engines that are asked by HTTP: probing their servers, connecting to them |
 | endpoints | the generator and the verifier of a server, of several |
 | replicas | several servers: routing, health, joining and leaving |
 | functions, function_files | the program's own `answer_of` and `equal`; functions in files |

@@ -20,7 +20,7 @@ from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
 from tts.serving.server.lookup import LocalHealth
-from tts.serving.server.state import comes_back
+from tts.serving.server.supervisor import comes_back
 from tts.serving.server.triton import Triton
 
 from .endpoints import Own, endpoints_on

@@ -5,13 +5,11 @@ and those that were started for it.
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tts.build.errors import (
-    ConfigError,
     EndpointUnavailable,
     ServerError,
     TtsError,
@@ -25,6 +23,7 @@ from tts.build.spec import (
     StartedVerifier,
     TextVerifier,
 )
+from tts.build.spec.remote import key_in
 from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation
@@ -51,22 +50,6 @@ PROBE_PATIENCE_S = 2.0
 def key_of(spec: RemoteSpec, role: Role) -> str | None:
     """The key of a server, from the environment; raises ConfigError if it is not there."""
     return spec.api_key_env and key_in(spec.api_key_env, f"{role}.api_key_env")
-
-
-def key_in(variable: str, named_by: str) -> str:
-    """The key in an environment variable; raises ConfigError if it is not there."""
-    key = os.environ.get(variable)
-    if not key:
-        raise ConfigError(
-            f"{named_by} names {variable}, which is not in the environment.",
-            hint=f"Set it: export {variable}=...",
-        )
-    if not key.isprintable():  # surrogates, of bytes that are no UTF-8, are not printable either
-        raise ConfigError(
-            f"{named_by} names {variable}, which has a character that no key has.",
-            hint="Set it again, without line ends.",
-        )
-    return key
 
 
 class RemoteConnection:

@@ -22,8 +22,8 @@ from tts.serving.command.ports import Addresses
 from tts.serving.server.loading import WAITING, Loading
 from tts.serving.server.lookup import LocalHealth, find_server, watch
 from tts.serving.server.service import Service
-from tts.serving.server.state import Supervised, comes_back
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
+from tts.serving.server.supervisor import Supervised, comes_back
 
 from .event_loop import in_loop
 

@@ -1,4 +1,4 @@
-"""Serving a deployment with Triton: its model repository, its server, its manifests.
+"""Serving a deployment: Triton with compiled engines, and engines that are servers themselves.
 
 | package | job |
 |---|---|

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from ..errors import ConfigError
 from .engine import EngineSpec
 from .generator import GeneratorRole
 from .role import RoleSpec
@@ -34,6 +36,22 @@ def _url(value: object) -> object:
 
 
 Url = Annotated[str, BeforeValidator(_url)]
+
+
+def key_in(variable: str, named_by: str) -> str:
+    """The key in an environment variable; raises ConfigError if it is not there."""
+    key = os.environ.get(variable)
+    if not key:
+        raise ConfigError(
+            f"{named_by} names {variable}, which is not in the environment.",
+            hint=f"Set it: export {variable}=...",
+        )
+    if not key.isprintable():  # surrogates, of bytes that are no UTF-8, are not printable either
+        raise ConfigError(
+            f"{named_by} names {variable}, which has a character that no key has.",
+            hint="Set it again, without line ends.",
+        )
+    return key
 
 
 class RemoteSpec(RoleSpec):

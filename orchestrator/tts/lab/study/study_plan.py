@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
@@ -48,10 +49,13 @@ class Study:
     config: StudyConfig
     spec: Deployment
     memory: PairMemory
-    planned: Deployment
-    """The deployment with the pools that the plan gives to started engines."""
     problems: tuple[Problem, ...]
     """Enough for all rounds."""
+
+    @cached_property
+    def planned(self) -> Deployment:
+        """The deployment with the pools that the plan gives to started engines."""
+        return planned(self.spec)
 
     @property
     def n(self) -> int:
@@ -103,7 +107,7 @@ def open_study(folder: Path, config: StudyConfig, spec: Deployment) -> Study:
             hint="Name a larger dataset.",
         )
     check_lengths(Models.load(spec), problems)
-    return Study(folder, config, spec, pair_memory(spec), planned(spec), problems)
+    return Study(folder, config, spec, pair_memory(spec), problems)
 
 
 def is_finished(study: Study) -> bool:

@@ -32,9 +32,9 @@ from .state import (
     peek_state,
     read_state,
     signal_of,
-    supervisor_of,
     write_state,
 )
+from .supervisor import supervisor_of
 
 _POLL_S = 0.05
 

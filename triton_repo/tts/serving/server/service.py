@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import psutil
 
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment, Role
@@ -13,12 +14,8 @@ from tts.build.spec import Deployment, Role
 from ..command import guard
 from ..command.ports import Addresses
 from ..command.server_command import ServerCommand
-
-if TYPE_CHECKING:
-    import psutil
-
-    from .loading import Loading
-    from .state import ProcessIdentity, ServerState
+from .loading import Loading
+from .state import ProcessIdentity, ServerState
 
 CommandAt = Callable[[Addresses | None], ServerCommand]
 """Makes the command of one attempt to start, at these addresses or at new ones."""

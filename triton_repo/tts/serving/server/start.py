@@ -15,22 +15,13 @@ from tts.build.owner import Owner
 from ..command.guard import close_shared_memory
 from ..command.ports import Addresses, listens
 from .launch import Launched, PortTaken, Stopped, launch
-from .loading import STALL_S, Loading, Watchdog
+from .loading import Loading
 from .locks import close_lock, give_back, take_share
 from .lookup import find_server, observe
 from .service import Service
-from .state import (
-    Mishap,
-    ServerState,
-    clean_up,
-    identify,
-    now,
-    peek_state,
-    read_state,
-    supervising,
-    supervisor_of,
-    write_state,
-)
+from .state import Mishap, ServerState, clean_up, identify, now, peek_state, read_state, write_state
+from .supervisor import supervising, supervisor_of
+from .watchdog import STALL_S, Watchdog
 
 TELL_S = 0.5
 """How often a start says how far it is."""

@@ -31,7 +31,7 @@ from ..command.server_command import ServerCommand, new_mark
 from .launch import PortTaken
 from .loading import LOADING, WARMING_UP, Loading
 from .service import CommandAt, Service
-from .state import writable
+from .supervisor import writable
 from .triton_log import tail
 
 HOST = "127.0.0.1"

@@ -2,10 +2,6 @@
 
 `server.json` is in the deployment's server folder while a server of ours runs. A pid alone proves
 nothing (it is reused), so the start of the process is kept with it.
-
-The process that starts the server, or keeps it running, holds a lock. The kernel drops it with its
-process, so there is no stale one; the file names the holder for those who want it to stop, or wait
-for the server that it starts.
 """
 
 from __future__ import annotations
@@ -14,8 +10,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,14 +20,11 @@ import psutil
 
 from tts.build.errors import ServerError
 from tts.build.input_files import Unreadable, as_text, parse_json
-from tts.build.private import private_folder
 
 from ..command import container
 from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
 from ..command.server_command import MARK
-from .locks import close_lock, lock_at_once, open_lock
-from .service import Service
 
 # indices of fields 6 and 22 of /proc/PID/stat, see proc_pid_stat(5)
 _SESSION, _STARTED = 3, 19
@@ -142,19 +134,6 @@ def peek_state(file: Path) -> ServerState | None:
         return None
 
 
-@contextmanager
-def writable(service: Service) -> Iterator[None]:
-    """A disk that refuses a server's files is a ServerError that says which file and why."""
-    try:
-        yield
-    except OSError as error:
-        raise ServerError(
-            f"The files of the {service.title} of {service.deployment.name} cannot be written: "
-            f"{error.filename or service.folder}: {error.strerror or error}.",
-            hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
-        ) from error
-
-
 def clean_up(state: ServerState) -> None:
     """Kill what still runs of a server; remove its shared memory and its container."""
     but = state.guard.pid if state.guard else None
@@ -232,76 +211,3 @@ def signal_of(pid: int) -> int:
     """The signal that killed a process, if it is a zombie, whose exit status can still be read."""
     fields = process_fields(pid)
     return int(fields[-1]) & 0x7F if fields else 0
-
-
-class Supervised(ServerError):
-    """Another process starts the server, or keeps it running."""
-
-
-@contextmanager
-def supervising(service: Service, *, lasting: bool = True) -> Iterator[None]:
-    """Be the one process that starts a server, or keeps it running.
-
-    Others wait for it while the server is down. They may ask a `lasting` one to end, and the server
-    with it. Raises Supervised if another process holds the lock.
-    """
-    with writable(service):
-        private_folder(service.folder.parent)
-        lock = open_lock(_supervisor_lock(private_folder(service.folder)))
-    try:
-        if not lock_at_once(lock):
-            raise _supervised(service)
-        holder = {**asdict(identify(os.getpid())), "lasting": lasting}
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, json.dumps(holder).encode(), 0)
-        try:
-            yield
-        finally:
-            os.ftruncate(lock, 0)
-    finally:
-        close_lock(lock)
-
-
-def supervisor_of(service: Service, *, lasting: bool = False) -> ProcessIdentity | None:
-    """The living process that starts a server or keeps it running, if there is one.
-
-    With `lasting` only one whose end others may ask for.
-    """
-    try:
-        said = json.loads(_supervisor_lock(service.folder).read_text(encoding="utf-8"))
-        holder = ProcessIdentity(said["pid"], said["started_ticks"])
-        if lasting and not said["lasting"]:
-            return None
-    except (OSError, ValueError, TypeError, KeyError):  # nobody has held it, or nobody does now
-        return None
-    return holder if holder.process() else None
-
-
-def comes_back(service: Service) -> bool:
-    """Whether a server is down, and a living process starts it."""
-    return supervisor_of(service) is not None and is_down(service)
-
-
-def is_down(service: Service) -> bool:
-    """Whether no server that was started here for this service runs."""
-    state = peek_state(service.state_file)
-    return state is None or state.server is None or state.server.process() is None
-
-
-def _supervised(service: Service) -> Supervised:
-    name = service.deployment.name
-    holder = supervisor_of(service)
-    who = f" (PID {holder.pid})" if holder else ""
-    if is_down(service):
-        return Supervised(
-            f"Another process{who} is starting the {service.title} of {name} now.",
-            hint="Wait until it is ready, or end that process.",
-        )
-    return Supervised(
-        f"Deployment {name} is already served by another process{who}.",
-        hint=f"Use its server, or stop it: tts serve {name} --stop",
-    )
-
-
-def _supervisor_lock(folder: Path) -> Path:
-    return folder / "supervisor.lock"

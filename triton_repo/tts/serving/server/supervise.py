@@ -12,19 +12,13 @@ from tts.build.errors import ServerError, TtsError
 
 from ..command.ports import Addresses
 from .launch import Stopped
-from .loading import STALL_S, Loading, Watchdog
+from .loading import Loading
 from .lookup import use_server
 from .service import Service
 from .start import TELL_S, RunningServer, start_server
-from .state import (
-    Mishap,
-    ProcessIdentity,
-    ServerState,
-    comes_back,
-    is_down,
-    supervising,
-    supervisor_of,
-)
+from .state import Mishap, ProcessIdentity, ServerState
+from .supervisor import comes_back, is_down, supervising, supervisor_of
+from .watchdog import STALL_S, Watchdog
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5

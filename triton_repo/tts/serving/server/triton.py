@@ -29,7 +29,8 @@ from . import probe, triton_log
 from .launch import PortTaken, after_the_last_guard
 from .loading import Loading, read_loading
 from .service import CommandAt, Service
-from .state import Mishap, ProcessIdentity, ServerState, identify, writable
+from .state import Mishap, ProcessIdentity, ServerState, identify
+from .supervisor import writable
 
 LOG = "triton.log"
 
