@@ -146,7 +146,8 @@ def as_engines(deployment: Deployment) -> Deployment:
     update: dict[str, Any] = {role: _as_engine(deployment, role) for role in started}
     for role, spec in deployment.engines().items():  # on a CPU, and none of the planner's
         kind = RemoteGenerator if role == "generator" else RemoteVerifier
-        update[role] = kind.model_construct(**_fields(spec, kind))
+        elsewhere = _fields(spec, kind) | {"tokenizer": spec.tokenizer_folder}
+        update[role] = kind.model_construct(**elsewhere)
     if shares(deployment):
         update["verifier"] = SharedVerifier.model_construct(
             **_fields(deployment.roles()["verifier"], SharedVerifier)
