@@ -46,6 +46,14 @@ def test_compose_starts_one_engine_after_the_other_and_the_gateway_last(rendered
     assert "--endpoint" not in services["gateway"]["command"]
 
 
+def test_containers_run_their_own_program_whatever_is_here(rendered: Rendered):
+    here = {"generator": {"executable": "/opt/llama-server"}}
+    (compose,) = rendered(started_deployment(target="llama.cpp", **here))["compose.yaml"]
+    for role in ("generator", "verifier"):
+        assert compose["services"][role]["entrypoint"][0] == "/app/llama-server"
+        assert "/dev/tcp/127.0.0.1/" in compose["services"][role]["healthcheck"]["test"][2]
+
+
 def test_the_gateway_asks_engines_where_the_manifests_have_them(rendered: Rendered, tmp_path: Path):
     rendered(started_deployment(verifier={"max_seq_len": 128}))
     here = load_deployment(tmp_path / "manifests" / "deployment.yaml")

@@ -61,7 +61,8 @@ def command_of(
         share=budget.share,
         free_share=budget.free_share,
     )
-    program = (str(spec.executable), *engine.program[1:]) if spec.executable else engine.program
+    name = engine.program_in_image if spec.container else spec.executable
+    program = (str(name or engine.program[0]), *engine.program[1:])
     environment = dict(engine.environment(start))
     if deployment.gpu:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.devices))

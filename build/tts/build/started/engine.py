@@ -59,6 +59,8 @@ class Engine:
     """Words between the program and the options."""
     key_variable: str | None = None
     """The environment variable that holds the key to ask for; None: it takes none there."""
+    program_in_image: str | None = None
+    """The program's path within the image, where it is not on PATH."""
     ready: str = "/health"
     """The path that answers 200 once the model is loaded."""
     block: int = 16

@@ -45,5 +45,6 @@ ENGINE = Engine(
     options=_options,
     environment=lambda _: {},
     key_variable="LLAMA_API_KEY",
+    program_in_image="/app/llama-server",  # .devops/cuda.Dockerfile
     block=1,
 )

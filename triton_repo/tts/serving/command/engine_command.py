@@ -31,9 +31,9 @@ def engine_command(
 ) -> ServerCommand:
     """The command for one attempt to start the engine of a role.
 
-    `mps` are the variables that lead it to an MPS daemon, `program` is where it was found; unset:
-    a name on PATH. A key of `addresses` is in the environment only, which docker passes on by the
-    variables' names. Raises ConfigError as `command_of`.
+    `mps` are the variables that lead it to an MPS daemon, `program` is where it was found (see
+    `find_program`); unset: a name on PATH. A key of `addresses` is in the environment only, which
+    docker passes on by the variables' names. Raises ConfigError as `command_of`.
     """
     spec, mark = deployment.started()[role], new_mark()
     host = "0.0.0.0" if spec.container else addresses.host

@@ -56,7 +56,16 @@ class EngineServer:
     @property
     def image(self) -> str:
         """Its container's."""
-        return self.spec.container or ENGINES[self.spec.target].image
+        return str(self.spec.container)
+
+    @property
+    def asks(self) -> str:
+        """A line of bash that ends well once it is ready: images have neither curl nor python."""
+        ask = f"GET {self.ready} HTTP/1.0\\r\\n\\r\\n"
+        return (
+            f"exec 3<>/dev/tcp/127.0.0.1/{self.port} && printf '{ask}' >&3 && "
+            'read -t 20 -r _ status _ <&3 && [ "$status" = 200 ]'
+        )
 
     @property
     def key_variable(self) -> str | None:
@@ -87,6 +96,13 @@ def require_engine_manifests(deployment: Deployment) -> None:
 def servers_of(deployment: Deployment) -> dict[Role, EngineServer]:
     """The engines as containers have them, whose ports are not of this machine."""
     servers: dict[Role, EngineServer] = {}
+    inside: dict[str, Any] = {
+        role: spec.model_copy(
+            update={"container": spec.container or ENGINES[spec.target].image, "executable": None}
+        )
+        for role, spec in deployment.started().items()
+    }
+    deployment = deployment.model_copy(update=inside)
     for number, (role, spec) in enumerate(deployment.started().items()):
         port = spec.port if spec.port != "auto" else _FIRST_PORT + number
         command = command_of(deployment, role, port, host=_ANYWHERE)
@@ -200,9 +216,8 @@ def _words(servers: Sequence[EngineServer]) -> list[str]:
         words = [inside.get(word, word) for word in server.words]
         if len(servers) == 1:
             return words
-        url = f"http://127.0.0.1:{server.port}{server.ready}"
-        asks = f"python3 -c \"import urllib.request as r; r.urlopen('{url}')\" 2>/dev/null"
-        lines += [f"{shlex.join(words)} &", f"until {asks}; do kill -0 $! || exit 1; sleep 2; done"]
+        lines += [f"{shlex.join(words)} &"]
+        lines += [f"until ({server.asks}) 2>/dev/null; do kill -0 $! || exit 1; sleep 2; done"]
     return ["bash", "-c", "\n".join([*lines, "wait -n", "exit 1"])]
 
 

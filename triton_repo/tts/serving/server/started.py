@@ -22,19 +22,21 @@ from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES
 from tts.build.started.failures import cause_of_end
+from tts.build.started.memory import shares
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 
 from ..command import guard
-from ..command.engine_command import engine_command, find_program
+from ..command.engine_command import engine_command, find_program, installed_version
 from ..command.ports import Addresses, address, choose_port, socket_path
 from ..command.server_command import ServerCommand, new_mark
 from .launch import PortTaken
-from .loading import LOADING, WARMING_UP, Loading
+from .loading import LOADING, Loading
 from .service import CommandAt, Service
 from .supervisor import writable
 from .triton_log import tail
 
 HOST = "127.0.0.1"
+_PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 _ANSWER_S = 1.0
 _SHOWN_LINES = 3
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -46,7 +48,6 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"Dynamo bytecode|torch\.compile takes|Compiling a graph|Autotuning", COMPILING),
         (r"Capturing (?:CUDA|cuda) graph.*? (\d+)%", "capturing graphs"),
         (r"Capturing (?:CUDA|cuda) graph|Capture cuda graph", "capturing graphs"),
-        (r"[Ww]arming up", WARMING_UP),
         (r"Application startup complete|server is listening on", OPEN),
     )
 )
@@ -63,7 +64,7 @@ class Engine(Service):
         self.role = role
         self.spec = deployment.started()[role]
         roles: tuple[Role, ...] = (role,)
-        if getattr(deployment.verifier, "same_as", None):
+        if shares(deployment):
             roles = ("generator", "verifier")
         title = f"{self.spec.target} server of the {' and the '.join(roles)}"
         folder = paths.server_dir(deployment.name) / role
@@ -79,18 +80,21 @@ class Engine(Service):
 
     def prepare(self, say: Callable[[str], None]) -> tuple[dict[str, str], CommandAt]:
         """See Service."""
-        self.planned_command()  # a model that does not fit is refused before the rest
-        program = find_program(self.role, self.spec)
+        # a model that does not fit is refused before the rest
+        command_of(self.deployment, self.role, 1)
+        program, engine = find_program(self.role, self.spec), ENGINES[self.spec.target]
         with writable(self):
             private_folder(self.folder)
         where = f"in the container {self.spec.container}" if self.spec.container else str(program)
+        version = installed_version(program, self.spec.target)
+        if version and not version.startswith(engine.version):
+            where += f" (version {version}; its options were read from {engine.version})"
         say(f"Starting the {self.title}: {where}, {self.spec.checkpoint}")
-        takes_key = ENGINES[self.spec.target].key_variable is not None
 
         def command(addresses: Addresses | None) -> ServerCommand:
             if addresses is None:
                 port = choose_port(HOST, f"{self.role}.port", self.spec.port)
-                key = secrets.token_hex(16) if takes_key else ""
+                key = secrets.token_hex(16) if engine.key_variable else ""
                 addresses = Addresses(HOST, 0, port, 0, api_key=key)
             mps = mps_variables(self.deployment)
             return engine_command(self.deployment, self.role, addresses, mps, program)
@@ -100,10 +104,11 @@ class Engine(Service):
     def planned_command(self) -> ServerCommand:
         """See Service."""
         addresses = Addresses(HOST, 0, choose_port(HOST, f"{self.role}.port", self.spec.port), 0)
-        with suppress(ServerError):
-            program = None if self.spec.container else find_program(self.role, self.spec)
-            return engine_command(self.deployment, self.role, addresses, {}, program)
-        return engine_command(self.deployment, self.role, addresses, {})
+        program = None
+        with suppress(ServerError):  # it may be for another machine
+            program = find_program(self.role, self.spec)
+        mps = mps_variables(self.deployment)
+        return engine_command(self.deployment, self.role, addresses, mps, program)
 
     def answers(self, addresses: Addresses) -> bool:
         """See Service."""
@@ -196,9 +201,6 @@ class Mps(Service):
         return self.title
 
 
-_PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-
-
 def mps_variables(deployment: Deployment) -> dict[str, str]:
     """The variables that lead to the MPS daemon of a deployment; none without one.
 
@@ -207,9 +209,8 @@ def mps_variables(deployment: Deployment) -> dict[str, str]:
     if not deployment.mps:
         return {}
     place = socket_path(deployment.name).parent
-    return {_PIPES: str(place.with_name(f"{place.name}-mps") / "pipes")} | {
-        _LOGS: str(place.with_name(f"{place.name}-mps") / "logs")
-    }
+    place = place.with_name(f"{place.name}-mps")
+    return {_PIPES: str(place / "pipes"), _LOGS: str(place / "logs")}
 
 
 def read_stage(role: str, lines: list[str]) -> Stage:
