@@ -51,7 +51,7 @@ def test_containers_run_their_own_program_whatever_is_here(rendered: Rendered):
     (compose,) = rendered(started_deployment(target="llama.cpp", **here))["compose.yaml"]
     for role in ("generator", "verifier"):
         assert compose["services"][role]["entrypoint"][0] == "/app/llama-server"
-        assert "/dev/tcp/127.0.0.1/" in compose["services"][role]["healthcheck"]["test"][2]
+        assert "/dev/tcp/127.0.0.1/" in compose["services"][role]["healthcheck"]["test"][3]
 
 
 def test_the_gateway_asks_engines_where_the_manifests_have_them(rendered: Rendered, tmp_path: Path):
