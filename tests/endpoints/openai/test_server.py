@@ -308,7 +308,7 @@ ELSEWHERE = {"Location": "http://127.0.0.1:9/"}
         (answer(400, "it is " + "too large " * 100), True, RequestRefused, "400: it is too large"),
         (text("x" * 100_000), False, EndpointError, "more than 10,000 bytes"),
         (text('data: {"choices": []}\n' * 1000), True, EndpointError, "more than 10,000 bytes"),
-        (text("x" * 6_000_000), True, EndpointError, "an event of more than"),
+        (text("x" * 6_000), True, EndpointError, "an event of more than"),
         (text("data: [DONE]\n"), True, EndpointUnavailable, ""),
         (text(REFUSED), True, RequestRefused, "too long"),
         (lambda: web.Response(status=307, headers=ELSEWHERE), True, RequestRefused, "status 307"),
@@ -318,6 +318,7 @@ async def test_an_answer_that_refuses_or_does_not_end_is_read_no_further_than_th
     monkeypatch, failure, streaming, kind, words
 ):
     monkeypatch.setattr("tts.endpoints.openai.http_client.MOST_BYTES", 10_000)
+    monkeypatch.setattr("tts.endpoints.openai.http_client._MOST_EVENT_BYTES", 5_000)
     error = await failed(failure, streaming=streaming)
     assert type(error) is kind
     assert words in error.message

@@ -35,6 +35,8 @@ class Capabilities:
     """The same seed gave the same tokens twice, one request after the other."""
     seeds_beside_others: bool = False
     """And also while others were in flight."""
+    siblings: bool = False
+    """Several samples of one request were those of requests with the next seeds."""
     log_probs: bool = False
     """Log-probabilities of generated tokens."""
     prompt_log_probs: bool = False
