@@ -388,8 +388,8 @@ class Deployment(Section):
 
     @property
     def consecutive_seeds(self) -> bool:
-        """Whether the seeds of siblings count up: a server may draw them in one request."""
-        return isinstance(self.generator, RemoteSpec)
+        """Whether the seeds of siblings count up: a server by HTTP may draw them in one request."""
+        return isinstance(self.generator, RemoteSpec | StartedSpec)
 
     def remotes(self) -> dict[Role, RemoteSpec]:
         """The engines that run on servers of their own by role, generator first."""

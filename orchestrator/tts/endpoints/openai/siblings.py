@@ -56,23 +56,23 @@ class Siblings:
                     self._begin(calls[start][0], [answer for _, answer in calls[start:end]])
                     start = end
 
-    def _begin(self, first: GenerateCall, answers: Sequence[Answer]) -> None:
-        if len(answers) == 1:
-            _leave(answers)
+    def _begin(self, first: GenerateCall, waiting: Sequence[Answer]) -> None:
+        if len(waiting) == 1:
+            _leave(waiting)
             return
-        task = asyncio.ensure_future(self._draw(first, answers))
+        task = asyncio.ensure_future(self._draw(first, waiting))
         self._drawn.add(task)
 
         def ended(_: object) -> None:
             self._drawn.discard(task)
-            _leave(answers)
+            _leave(waiting)
 
         def answered(_: object) -> None:
-            if all(answer.cancelled() for answer in answers):
+            if all(answer.cancelled() for answer in waiting):
                 task.cancel()
 
         task.add_done_callback(ended)
-        for answer in answers:
+        for answer in waiting:
             answer.add_done_callback(answered)
 
 
@@ -102,8 +102,8 @@ async def samples(
             begun[piece.index] = piece
 
 
-def _leave(answers: Sequence[Answer]) -> None:
+def _leave(waiting: Sequence[Answer]) -> None:
     """Leave to requests of their own what has no answer."""
-    for answer in answers:
+    for answer in waiting:
         if not answer.done():
             answer.set_result(None)
