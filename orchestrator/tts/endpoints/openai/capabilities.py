@@ -68,4 +68,6 @@ class Capabilities:
     def _seeds(self) -> str:
         if self.seeds and not self.seeds_beside_others:
             return "seeds honoured one at a time, NOT with several in flight"
+        if self.siblings:
+            return "seeds honoured, several samples a request"
         return "seeds honoured" if self.seeds else "seeds NOT honoured"
