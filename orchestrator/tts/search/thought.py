@@ -169,9 +169,7 @@ def significant(score: float) -> float:
     return float(f"{score:.{AGGREGATE_DIGITS}g}")
 
 
-def node_seed(
-    run_seed: int, problem_id: str, node: NodePath, *, consecutive: bool = False
-) -> int:
+def node_seed(run_seed: int, problem_id: str, node: NodePath, *, consecutive: bool = False) -> int:
     """A 63-bit seed for the sample that becomes `node` (BLAKE2b of run seed, problem, path).
 
     `consecutive`: siblings count up from their parent's hash, as a server counts that draws them in

@@ -48,7 +48,8 @@ async def test_a_server_says_what_it_can_do(kind):
     async with StandIn(kind) as url, OpenAIServer(url) as server:
         known = await server.probe()
     says = {
-        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; seeds honoured, several samples a request; "
+        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; seeds honoured, several samples a "
+        "request; "
         "log-probabilities of tokens, prompts, labels; grammars (structured_outputs)",
         "llama": "llama.cpp b0-unknown serving smollm2: context 512; seeds "
         "honoured; log-probabilities of tokens, labels; grammars (grammar)",

@@ -69,7 +69,7 @@ def token_id(value: object) -> int:
 def token_ids(value: object) -> list[int]:
     """A list of token ids."""
     ids: list[int] = array(value, "a list of token ids")
-    if ids and not (set(map(type, ids)) == {int} and 0 <= min(ids) and max(ids) < 2**31):
+    if ids and not (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < 2**31):
         for each in ids:
             token_id(each)
     return ids

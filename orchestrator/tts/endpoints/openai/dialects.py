@@ -116,7 +116,7 @@ class Dialect:
     labels: LabelReading | None = None
     prompts: Prompts | None = None
     siblings: bool = False
-    """Of one request it draws several samples, as it draws each by the next seed (see `samples`)."""
+    """Of one request it draws several samples, each by the next seed (see `samples`)."""
     tops: bool = False
     """Of the likeliest tokens at each place it gives the ids."""
     streams: bool = True

@@ -157,9 +157,7 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     )
 
 
-async def _siblings(
-    http: Http, dialect: Dialect, model: str, ask: Ask
-) -> list[list[int]] | None:
+async def _siblings(http: Http, dialect: Dialect, model: str, ask: Ask) -> list[list[int]] | None:
     """Samples that one request draws; None where it does not."""
     if not dialect.siblings:
         return None
