@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tts.build.spec import Deployment
+
 DOCS = Path(__file__).parents[1] / "docs"
 RESOURCES = [
     (file.name, yaml.safe_load(block))
@@ -21,6 +23,18 @@ RESOURCES = [
         re.MULTILINE | re.DOTALL,
     )
 ]
+
+
+DEPLOYMENTS = [
+    yaml.safe_load(block)
+    for file in sorted(DOCS.rglob("*.md"))
+    for block in re.findall(r"^```yaml\n(name: .*?)^```$", file.read_text(), re.M | re.S)
+]
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: deployment["name"])
+def test_a_deployment_file_to_copy_is_one(deployment: dict[str, object]):
+    Deployment.model_validate(deployment)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The wheel holds everything, works where it is installed, and what it makes lies elsewhere."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.test_docs import TENSORRT, commands_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,6 +84,21 @@ def test_the_commands_work_in_a_clean_environment(clean, tmp_path):
     assert output(tmp_path, tts, "--version") == f"tts {metadata.version('tts-toolkit')}"
     assert "demo" in output(tmp_path, tts, "list", "deployments")
     assert "--generator" in output(tmp_path, tts, "init", "--help")
+
+
+def test_what_the_guide_to_gpus_says_runs_where_the_wheel_is_installed(clean, tmp_path):
+    """Each line that needs neither a GPU nor a network, in the guide's order."""
+    lines = [
+        words
+        for words in commands_of(TENSORRT)
+        if words[0] in ("init", "plan") or "--dry-run" in words
+    ]
+    assert {words[0] for words in lines} == {"init", "plan", "build-engines"}
+    for words in lines:
+        output(tmp_path, clean / "tts", *words)
+    # a plain install would not see what is downloaded to the clone
+    installs = re.findall(r"^pip install (.*)$", TENSORRT.read_text(), re.M)
+    assert {words.partition(" . ")[0].strip() for words in installs} <= {"-e", "-e ."}
 
 
 @pytest.mark.slow

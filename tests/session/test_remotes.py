@@ -40,8 +40,25 @@ def solved(deployment, folder=None, *, resume=False, **own):
         return sorted((result.problem.id, result.tree_digest) for result in results)
 
 
-def test_trees_are_those_of_any_other_engines(tiny_deployment, servers, endpoints):
-    assert solved(remote(tiny_deployment)) == solved(tiny_deployment, **endpoints)
+def test_trees_are_those_of_any_other_engines_with_these_seeds(tiny_deployment, servers, endpoints):
+    found = solved(remote(tiny_deployment))
+    assert found == solved(remote(tiny_deployment), **endpoints)
+    assert found != solved(tiny_deployment, **endpoints)
+
+
+def test_a_run_says_how_its_seeds_were_made_and_goes_on_with_these_alone(
+    tiny_deployment, servers, endpoints, tmp_path
+):
+    far, near = (tmp_path / name for name in ("far", "near"))
+    solved(remote(tiny_deployment), far)
+    solved(tiny_deployment, near, **endpoints)
+    (far / "summary.json").unlink()
+    recorded = json.loads((far / "run.json").read_text())
+    assert recorded.pop("seeds") == "consecutive"
+    assert "seeds" not in json.loads((near / "run.json").read_text())
+    (far / "run.json").write_text(json.dumps(recorded))
+    with pytest.raises(RunError, match="its seeds was None and is now 'consecutive'"):
+        solved(remote(tiny_deployment), far, resume=True)
 
 
 @pytest.mark.parametrize("key", ["a\nb", "a\r", "\x01", "\udcff"])

@@ -446,6 +446,8 @@ class StopWords:
         self._by_last: dict[int, list[list[int]]] = {}
         for word in filter(None, words):
             self._by_last.setdefault(word[-1], []).append(list(word))
+        self.last_ids = self._by_last.keys()
+        """The tokens that a word may end with."""
 
     def end(self, tokens: list[int], start: int) -> int | None:
         """Length of `tokens` up to the first stop word that ends at or after index `start`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -146,6 +146,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model_parameters: dict[Engine, LoggedCount] = {}
     """Parameters by role that a token is multiplied with, of the models whose shape is known. They
     decide nothing of the outcome. Resolved."""
+    seeds: Literal["consecutive"] | None = None
+    """The rule for the seeds of samples (`tts.search.node_seed`); None: hashes. Resolved."""
 
     @property
     def keeps_problems(self) -> bool:
@@ -220,7 +222,7 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
             f"{now['dataset']} are not those that it began with.",
             hint="Bring them back as they were, or start a new run.",
         )
-    for name in (*before, "functions", "limits"):
+    for name in (*before, "functions", "limits", "seeds"):
         if name not in (*CIRCUMSTANCES, "sources") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "

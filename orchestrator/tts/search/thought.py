@@ -169,8 +169,14 @@ def significant(score: float) -> float:
     return float(f"{score:.{AGGREGATE_DIGITS}g}")
 
 
-def node_seed(run_seed: int, problem_id: str, node: NodePath) -> int:
-    """A 63-bit seed for the sample that becomes `node` (BLAKE2b of run seed, problem, path)."""
+def node_seed(run_seed: int, problem_id: str, node: NodePath, *, consecutive: bool = False) -> int:
+    """A 63-bit seed for the sample that becomes `node` (BLAKE2b of run seed, problem, path).
+
+    `consecutive`: siblings count up from their parent's hash, as a server counts that draws them in
+    one request. Paths with a place below 0, which name the numbers of a search, remain hashes.
+    """
+    if consecutive and node and min(node) >= 0:
+        return (node_seed(run_seed, problem_id, node[:-1]) + node[-1]) % (1 << SEED_BITS)
     text = f"{run_seed}\x1f{problem_id}\x1f{'.'.join(map(str, node))}"
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

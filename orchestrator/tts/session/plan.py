@@ -132,6 +132,7 @@ def resolved(plan: Plan) -> RunConfig:
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
         sources={role: each.source for role, each in plan.loaded.items()},
         model_parameters=dict(_model_parameters(plan)),
+        seeds="consecutive" if deployment.consecutive_seeds else None,
     )
     if config.keeps_problems:  # nothing was drawn or read from columns
         config = msgspec.structs.replace(

@@ -319,7 +319,7 @@ class Remotes:
 
 def _servers(deployment: Deployment, role: Role, spec: RemoteSpec) -> Sequence[OpenAIServer]:
     """Nothing is sent to them yet; raises ConfigError for a key that is not there."""
-    # here: its HTTP library takes 0.2 s, which sessions without such engines need not wait for
+    # here: sessions without such engines need not wait for its import
     from tts.endpoints.openai.server import OpenAIServer
 
     key, timeout_s = key_of(spec, role), deployment.answer_timeout_s

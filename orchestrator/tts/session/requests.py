@@ -47,10 +47,9 @@ async def generate(
             f"{spec.max_seq_len}, prompt and output together (generator.max_seq_len).",
             hint="Shorten the prompt, or raise generator.max_seq_len in the deployment.",
         )
-    calls = (
-        GenerateCall(ids, limit, node_seed(seed, "generate", (sample,)), temperature, top_p, False)
-        for sample in range(n)
-    )
+    consecutive = models.deployment.consecutive_seeds
+    seeds = (node_seed(seed, "generate", (at,), consecutive=consecutive) for at in range(n))
+    calls = (GenerateCall(ids, limit, each, temperature, top_p, False) for each in seeds)
     samples = await together(generator.generate(call) for call in calls)
     return [
         "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))

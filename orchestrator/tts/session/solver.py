@@ -269,7 +269,8 @@ class Solver:
         asked = self._plan.asked
         advice = self._allocation.advice(problem.id) if self._allocation else None
         search = self._plan.strategy.new_search(
-            problem, asked.seed, self._form(problem), advice, self._plan.calibration
+            *(problem, asked.seed, self._form(problem), advice, self._plan.calibration),
+            consecutive=self._plan.deployment.consecutive_seeds,
         )
         tokens = advice.cap if advice else asked.limits.budget_tokens
         if tokens is None:

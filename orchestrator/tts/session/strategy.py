@@ -80,11 +80,16 @@ class ChosenStrategy:
         form: AnswerOf = answer_form,
         advice: Advice | None = None,
         calibration: Calibration | None = None,
+        *,
+        consecutive: bool = False,
     ) -> Search:
-        """A new search; `form` gives the form of an answer to searches that stop early."""
+        """A new search; `form` gives the form of an answer to searches that stop early.
+
+        `consecutive`: see node_seed.
+        """
 
         def seed(node: NodePath) -> int:
-            return node_seed(run_seed, problem.id, node)
+            return node_seed(run_seed, problem.id, node, consecutive=consecutive)
 
         if self.factory is not None:
             return OwnSearch(partial(self.factory, problem, seed), self.factory)

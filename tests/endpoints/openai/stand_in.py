@@ -73,7 +73,9 @@ class StandIn:
         self.within_characters = set()
         """Places of tokens that llama.cpp's streams leave out: they end within a character."""
         self.stops_after = None
-        """llama.cpp's streams break off after so many tokens: reading further is an error."""
+        """llama.cpp's streams, and those of several samples, break off after so many events."""
+        self.seed_step = 1
+        """By how much the seeds of several samples of one request differ."""
         self.failures = []
         """Answers of the next requests for samples: functions of nothing that give one."""
         self.port = 0
@@ -171,6 +173,8 @@ class StandIn:
             top = {f"token_id:{t}": log_prob(ids, t) for t in body["logprob_token_ids"]}
             answer["choices"][0]["logprobs"]["top_logprobs"] = [top]
             return answer
+        if "n" in body:
+            return self._several(ids, body)
         tokens, why = self._tokens(ids, body, body["max_tokens"])
         if body.get("stream"):
             return self._stream(ids, tokens, why, body)
@@ -200,6 +204,21 @@ class StandIn:
                 "top_logprobs": top,
             }
         return choice
+
+    async def _several(self, ids, body):
+        """Of each sample its first token, then, the shortest sample first, the rest of each."""
+        first, rest = [], []
+        for index in range(body["n"]):
+            seeded = {**body, "seed": body["seed"] + index * self.seed_step}
+            tokens, why = self._tokens(ids, seeded, body["max_tokens"])
+            goes_on = {"finish_reason": None, "stop_reason": None}
+            first.append(self._choice(ids, tokens[:1], why, body) | {"index": index} | goes_on)
+            rest.append(self._choice(ids, tokens[1:], why, body) | {"index": index})
+        rest.sort(key=lambda choice: len(choice["token_ids"]))
+        events = [{"choices": [choice]} for choice in (*first, *rest)]
+        events = [*events, {"choices": [], "usage": {}}][: self.stops_after]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))
 
     async def _stream(self, ids, tokens, why, body):
         events = [

@@ -20,7 +20,8 @@ class Caching(StandIn):
         self.prompts = (*self.prompts, ids)
         answer = super()._vllm(ids, body)
         found = min(self.most, max(shared, default=0))
-        answer["usage"] = {"prompt_tokens_details": {"cached_tokens": found}}
+        if isinstance(answer, dict):
+            answer["usage"] = {"prompt_tokens_details": {"cached_tokens": found}}
         return answer
 
 

@@ -48,7 +48,8 @@ async def test_a_server_says_what_it_can_do(kind):
     async with StandIn(kind) as url, OpenAIServer(url) as server:
         known = await server.probe()
     says = {
-        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; seeds honoured; "
+        "vllm": "vLLM 0.32.0 serving smollm2: context 2,048; seeds honoured, several samples a "
+        "request; "
         "log-probabilities of tokens, prompts, labels; grammars (structured_outputs)",
         "llama": "llama.cpp b0-unknown serving smollm2: context 512; seeds "
         "honoured; log-probabilities of tokens, labels; grammars (grammar)",
@@ -308,7 +309,7 @@ ELSEWHERE = {"Location": "http://127.0.0.1:9/"}
         (answer(400, "it is " + "too large " * 100), True, RequestRefused, "400: it is too large"),
         (text("x" * 100_000), False, EndpointError, "more than 10,000 bytes"),
         (text('data: {"choices": []}\n' * 1000), True, EndpointError, "more than 10,000 bytes"),
-        (text("x" * 6_000_000), True, EndpointError, "an event of more than"),
+        (text("x" * 6_000), True, EndpointError, "an event of more than"),
         (text("data: [DONE]\n"), True, EndpointUnavailable, ""),
         (text(REFUSED), True, RequestRefused, "too long"),
         (lambda: web.Response(status=307, headers=ELSEWHERE), True, RequestRefused, "status 307"),
@@ -318,6 +319,7 @@ async def test_an_answer_that_refuses_or_does_not_end_is_read_no_further_than_th
     monkeypatch, failure, streaming, kind, words
 ):
     monkeypatch.setattr("tts.endpoints.openai.http_client.MOST_BYTES", 10_000)
+    monkeypatch.setattr("tts.endpoints.openai.http_client._MOST_EVENT_BYTES", 5_000)
     error = await failed(failure, streaming=streaming)
     assert type(error) is kind
     assert words in error.message

@@ -386,6 +386,11 @@ class Deployment(Section):
             "weights, memory and batches are known.",
         )
 
+    @property
+    def consecutive_seeds(self) -> bool:
+        """Whether the seeds of siblings count up: a server by HTTP may draw them in one request."""
+        return isinstance(self.generator, RemoteSpec | StartedSpec)
+
     def remotes(self) -> dict[Role, RemoteSpec]:
         """The engines that run on servers of their own by role, generator first."""
         return {role: spec for role, spec in self.roles().items() if isinstance(spec, RemoteSpec)}

@@ -9,5 +9,6 @@
 | dialects | what each kind of server is sent and answers: the one place to add a server. Pure |
 | answers | values of an answer, checked. Pure |
 | outputs | where an output ends, in token ids. Pure |
+| siblings | several samples in one request |
 | http_client | requests, answers and errors |
 """

@@ -68,7 +68,11 @@ def token_id(value: object) -> int:
 
 def token_ids(value: object) -> list[int]:
     """A list of token ids."""
-    return [token_id(each) for each in array(value, "a list of token ids")]
+    ids: list[int] = array(value, "a list of token ids")
+    if ids and not (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < 2**31):
+        for each in ids:
+            token_id(each)
+    return ids
 
 
 def count(value: object) -> int | None:

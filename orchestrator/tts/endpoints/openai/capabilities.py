@@ -35,6 +35,8 @@ class Capabilities:
     """The same seed gave the same tokens twice, one request after the other."""
     seeds_beside_others: bool = False
     """And also while others were in flight."""
+    siblings: bool = False
+    """Several samples of one request were those of requests with the next seeds."""
     log_probs: bool = False
     """Log-probabilities of generated tokens."""
     prompt_log_probs: bool = False
@@ -66,4 +68,6 @@ class Capabilities:
     def _seeds(self) -> str:
         if self.seeds and not self.seeds_beside_others:
             return "seeds honoured one at a time, NOT with several in flight"
+        if self.siblings:
+            return "seeds honoured, several samples a request"
         return "seeds honoured" if self.seeds else "seeds NOT honoured"

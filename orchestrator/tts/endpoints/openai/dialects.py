@@ -33,7 +33,7 @@ _BIAS = 100.0
 """It leaves nothing but the tokens that have it, and keeps the ratio of their probabilities."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # frozen it would take three times as long to make
 class Ask:
     """One sample, as every server knows it."""
 
@@ -54,6 +54,8 @@ class Ask:
     """Changes to the distribution, by the names of `Shaping`; those of the dialect's `shapes`."""
     top: int = 0
     """How many of the likeliest tokens are given at each place, with the log-probabilities."""
+    samples: int = 1
+    """How many are drawn, with seeds that count up; of dialects with `siblings`, streamed."""
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Piece:
     """Why the output ends here, in the server's words; empty: it goes on."""
     so_far: int | None = None
     """How many tokens the output has by now, where the server says so."""
+    index: int = 0
+    """Which of the samples it belongs to."""
 
 
 Labels = Sequence[int]
@@ -111,6 +115,8 @@ class Dialect:
     """What an answer, or an event of a stream, holds."""
     labels: LabelReading | None = None
     prompts: Prompts | None = None
+    siblings: bool = False
+    """Of one request it draws several samples, each by the next seed (see `samples`)."""
     tops: bool = False
     """Of the likeliest tokens at each place it gives the ids."""
     streams: bool = True
@@ -176,6 +182,8 @@ def _vllm_sample(model: str, ask: Ask) -> Body:
     body |= {"top_k": ask.top_k, "return_token_ids": True}
     if ask.top:
         body["return_tokens_as_token_ids"] = True
+    if ask.samples > 1:  # each is streamed in two events: its first token, and the rest at its end
+        body |= {"n": ask.samples, "stream": True, "stream_interval": max(ask.max_tokens, 1)}
     if ask.guide:
         name = "grammar" if ask.guide.kind == EBNF else "json"
         body["structured_outputs"] = {name: _guide(ask.guide)}
@@ -231,6 +239,7 @@ def _completion_piece(answer: Any) -> Piece:
         log_probs,
         top,
         _reason(choice.get("finish_reason")),
+        index=answers.token_id(choice.get("index", 0)),
     )
 
 
@@ -490,6 +499,7 @@ VLLM = Dialect(
     _completion_piece,
     LabelReading("ids", _vllm_labels, _top_labels),
     Prompts(_vllm_prompt_body, _vllm_prompt),
+    siblings=True,
     tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},
 )

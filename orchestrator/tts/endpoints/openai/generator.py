@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -26,6 +26,7 @@ from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .outputs import Output, Word
 from .server import OpenAIServer
+from .siblings import Answer, Siblings, samples
 
 
 class OpenAIGenerator(StreamingGenerator):
@@ -63,10 +64,12 @@ class OpenAIGenerator(StreamingGenerator):
         self._step_words = StopWords(step_stop_words)
         self._step_ids = tuple(word[0] for word in step_stop_words if len(word) == 1)
         self._stops = lru_cache(maxsize=256)(self._new_stops)
+        self._siblings = Siblings(self._draw)
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; sent again after a failure that may pass."""
-        return (await self._http.patiently(lambda: self._once(call))).ids
+        ids = await self._sibling(call)
+        return (await self._http.patiently(lambda: self._once(call))).ids if ids is None else ids
 
     async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """See endpoints.StreamingGenerator; never sent again.
@@ -74,7 +77,8 @@ class OpenAIGenerator(StreamingGenerator):
         In one piece where the server's streams do not give every token.
         """
         if not (call.streaming and self._server.dialect.streams):
-            yield await self._once(call)
+            ids = await self._sibling(call)
+            yield await self._once(call) if ids is None else NewTokens(ids, final=True)
             return
         ask, output = replace(self._asked(call), stream=True), self._output(call)
         given = 0
@@ -106,6 +110,22 @@ class OpenAIGenerator(StreamingGenerator):
         own = (row[token] for token, row in zip(ids[1:], rows, strict=True))
         ranked = [[], *(_ranked(row, top) for row in rows)] if top else []
         return NewTokens(ids, [math.nan, *own], top=ranked)
+
+    async def _sibling(self, call: GenerateCall) -> list[int] | None:
+        """The output, from a request for several; None where it takes one of its own."""
+        alone = call.log_probs or call.temperature == 0 or not self._server.known.siblings
+        return None if alone else await self._siblings.ids(call)
+
+    async def _draw(self, first: GenerateCall, siblings: Sequence[Answer]) -> None:
+        server = self._server
+        with suppress(EndpointError):  # a request of its own says it again, or is patient
+            ask = replace(self._asked(first), samples=len(siblings))
+            drawn = samples(self._http, server.dialect, server.known.model, ask)
+            async with aclosing(drawn):
+                async for piece in drawn:
+                    ids = self._new_tokens(piece, 0, first).ids
+                    if not siblings[piece.index].done():
+                        siblings[piece.index].set_result(ids[: self._output(first).add(ids)])
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
-from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
 from tts.build.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
@@ -87,20 +86,24 @@ class Http:
         `closed`: by a connection of its own, for a server that closes it at a stream's end.
         """
         async with self._answer("POST", path, body, closed=closed) as answer:
-            size = 0
-            while line := await self._line(answer):
-                size += len(line)
+            size, rest = 0, b""
+            while part := await self._heard(answer.content.readany()):
+                size += len(part)
                 if size > MOST_BYTES:
                     raise EndpointError(self._too_long(path))
-                data = line.removeprefix(b"data:").strip()
-                if data == b"[DONE]":
-                    return
-                if not data or not line.startswith(b"data:"):
-                    continue  # what ends an event, comments, and other fields
-                event = self._json(data, path)
-                if error := error_of_event(self.address, path, event):
-                    raise error
-                yield event
+                *lines, rest = (rest + part).split(b"\n")
+                if max(map(len, (*lines, rest))) > _MOST_EVENT_BYTES:
+                    raise EndpointError(
+                        f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
+                    )
+                for line in lines:
+                    data = line.removeprefix(b"data:").strip()
+                    if not data or data == b"[DONE]" or not line.startswith(b"data:"):
+                        continue  # what ends an event or a stream, comments, and other fields
+                    event = self._json(data, path)
+                    if error := error_of_event(self.address, path, event):
+                        raise error
+                    yield event
 
     async def aclose(self) -> None:
         """End what runs on it."""
@@ -120,7 +123,6 @@ class Http:
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
                 headers=headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=_MOST_EVENT_BYTES // 2,
             )
         return self._session
 
@@ -170,15 +172,6 @@ class Http:
             if len(data) > MOST_BYTES:
                 raise EndpointError(self._too_long(path))
         return bytes(data)
-
-    async def _line(self, answer: aiohttp.ClientResponse) -> bytes:
-        """The next line; empty at the end."""
-        try:
-            return await self._heard(answer.content.readline())
-        except LineTooLong:
-            raise EndpointError(
-                f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
-            ) from None
 
     async def _heard(self, coming: Awaitable[T]) -> T:
         """Something from the server, unless it is silent for too long."""

@@ -21,6 +21,7 @@ class Output:
     def __init__(self, end_ids: Collection[int], words: Sequence[StopWords], limit: int) -> None:
         """`limit` is how many tokens it has at most."""
         self._end_ids, self._words, self._limit = end_ids, words, limit
+        self._last_ids = frozenset[int]().union(*(each.last_ids for each in words))
         self._ids: list[int] = []
         self.ended = limit < 1
 
@@ -32,5 +33,7 @@ class Output:
                 return taken
             self._ids.append(token)
             last = len(self._ids) - 1
-            self.ended = last + 1 >= self._limit or any(w.end(self._ids, last) for w in self._words)
+            self.ended = last + 1 >= self._limit or (
+                token in self._last_ids and any(w.end(self._ids, last) for w in self._words)
+            )
         return len(ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from tts.engines.wire import EBNF, Guide
 from .capabilities import Capabilities, DialectName
 from .dialects import DIALECTS, VLLM, Ask, Dialect, Piece
 from .http_client import Http
+from .siblings import samples
 
 _IDS = [10, 11, 12, 13]
 """A prompt in any vocabulary."""
@@ -121,15 +122,19 @@ async def _dialect(http: Http, model: str, hint: DialectName | None) -> tuple[Di
 async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabilities:
     model = known.model
     wild = Ask(_IDS, 16, seed=7, temperature=1.5, log_probs=True, ignore_end=True)
-    others = [replace(wild, seed=seed, max_tokens=12 + seed) for seed in range(_BESIDE)]
+    others = [
+        replace(wild, seed=wild.seed + at, max_tokens=12 + at) for at in range(1, _BESIDE + 1)
+    ]
     alone = [await _sample(http, dialect, model, wild) for _ in range(2)]
-    beside = await asyncio.gather(
+    together, *beside = await asyncio.gather(
+        _siblings(http, dialect, model, replace(wild, samples=1 + len(others), log_probs=False)),
         *(_sample(http, dialect, model, each) for each in (*[wild] * _BESIDE, *others)),
         return_exceptions=True,  # of a server that takes fewer at a time
     )
     first, second, *several = (
-        each if isinstance(each, Piece) else Piece(None) for each in (*alone, *beside[:_BESIDE])
+        each if isinstance(each, Piece) else Piece(None) for each in (*alone, *beside)
     )
+    next_ones = [first.ids, *(each.ids for each in several[_BESIDE:])]
     same = bool(first.ids) and first.ids == second.ids
     held = await _sample(http, dialect, model, Ask(_IDS, 2, guide=_GRAMMAR))
     free = await _sample(http, dialect, model, Ask(_IDS, 2))
@@ -140,7 +145,8 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     return replace(
         known,
         seeds=same,
-        seeds_beside_others=same and all(each.ids == first.ids for each in several),
+        seeds_beside_others=same and all(each.ids == first.ids for each in several[:_BESIDE]),
+        siblings=same and isinstance(together, list) and _agree(next_ones, together),
         log_probs=bool(first.ids) and len(first.log_probs) == len(first.ids or ()),
         labels=labels.by
         if labels and await _can(http, dialect.path, label_body, labels.read)
@@ -148,6 +154,22 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
         prompt_log_probs=prompts is not None
         and await _can(http, dialect.path, prompt_body, lambda said: prompts.read(said, _IDS)),
         grammar=dialect.grammar if grammar else "",
+    )
+
+
+async def _siblings(http: Http, dialect: Dialect, model: str, ask: Ask) -> list[list[int]] | None:
+    """Samples that one request draws; None where it does not."""
+    if not dialect.siblings:
+        return None
+    drawn = {piece.index: piece.ids or [] async for piece in samples(http, dialect, model, ask)}
+    return [drawn.get(at, []) for at in range(ask.samples)]
+
+
+def _agree(alone: Sequence[list[int] | None], together: Sequence[list[int]]) -> bool:
+    """Whether samples are as each was alone, as far as both go."""
+    return all(
+        one and other[: len(one)] == one[: len(other)]
+        for one, other in zip(alone, together, strict=True)
     )
 
 

@@ -105,6 +105,7 @@ class TextGenerator:
         """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
+        consecutive = self.models.deployment.consecutive_seeds
         shaping = request.shaping
         if shaping is not None:
             self._require_possible(shaping, limits)
@@ -112,7 +113,7 @@ class TextGenerator:
             GenerateCall(
                 np.asarray(prompt, dtype=np.int32),
                 limit,
-                node_seed(seed, "generate", (place * request.n + sample,)),
+                node_seed(seed, "generate", (place * request.n + sample,), consecutive=consecutive),
                 temperature,
                 request.top_p or PLAIN_TOP_P,
                 stop_at_step=self.models.step_delimiter in request.stops,

@@ -67,6 +67,7 @@ def recorded_requests(
     A generation asks for as many tokens as it gave then, with the same prompt, seed and sampling.
     Raises RunError.
     """
+    consecutive = config.seeds is not None
     generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
     for _, event, ids, context in logged_requests(events, models):
@@ -75,7 +76,7 @@ def recorded_requests(
             call = GenerateCall(
                 ids.prompt,
                 event.tokens,
-                node_seed(config.seed, event.problem, event.node),
+                node_seed(config.seed, event.problem, event.node, consecutive=consecutive),
                 config.parameters["temperature"],
                 config.parameters["top_p"],
                 [thought.stop for thought in event.thoughts] == [Stop.STEP],
