@@ -1,6 +1,8 @@
 """Manifests of engines that are started: whom they start, in which order, and with what key."""
 
+import json
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,19 @@ def test_compose_starts_one_engine_after_the_other_and_the_gateway_last(rendered
         assert services[role]["image"].startswith("vllm/vllm-openai:v")
         assert services[role]["deploy"]["resources"]["reservations"]["devices"]
     assert "--endpoint" not in services["gateway"]["command"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"gpu": "h100"}, {"gpu": "h100", **TWO_GPUS}])
+def test_manifests_fit_the_schemas_of_compose_and_kubernetes(rendered: Rendered, changes: dict):
+    validate = pytest.importorskip("kubernetes_validate")
+    jsonschema = pytest.importorskip("jsonschema")
+    vendor = files(pytest.importorskip("check_jsonschema.builtin_schemas")) / "vendor"
+    found = rendered(started_deployment(**changes))
+    for resource in (*found["kubernetes.yaml"], *found["gateway.yaml"]):
+        validate.validate(resource, validate.latest_version(), strict=True)
+    jsonschema.validate(
+        *found["compose.yaml"], json.loads((vendor / "compose-spec.json").read_text())
+    )
 
 
 def test_containers_run_their_own_program_whatever_is_here(rendered: Rendered):
