@@ -97,7 +97,7 @@ def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
     assert f"docker: {home / 'bin' / 'docker'}" in out
     assert f"deployment {LLAMA}: There is no checkpoint folder" in out
     others = "demo-gpu, llama-1b-prm-8b-a100-bf16"
-    assert f"deployments for other NVIDIA GPUs: {others}\n" in out
+    assert f"deployments for other NVIDIA GPUs: {others}" in out
 
 
 def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):

@@ -87,7 +87,7 @@ def test_what_was_read_from_which_column_is_said(table):
         ('question,answer\n"1?"x,1\n', "line 2 cannot be read: ',' expected"),
         ("question,answer\n1?,1\n\n2?,\n", "line 4: answer is ''; it must be a text"),
         ("question,answer,id\n1?,1,a\n2?,2,a\n", "set.csv, line 2 already; ids must"),
-        ("question,answer\n" + "x" * 200_000 + ",1\n", "line 2 cannot be read: field larger"),
+        ("question,answer\n" + "x" * 1_100_000 + ",1\n", "line 2 has more than 1,000,000 bytes"),
         ("question,answer\n\udcff,1\n", "line 2 cannot be read: it is not UTF-8"),
         ('\ufeffquestion,answer\n"a\nb",1\n"c\nd", \n', "line 4: answer is ' '"),  # its first line
         ("question,answer\n", "holds no problems"),

@@ -15,7 +15,8 @@ class Local:
     name = "tiny@local"
 
     def __init__(self, started):
-        self.started, self.stopped, self.failure = started, 0, None
+        self.started, self.ours = started, True
+        self.stopped, self.failure = 0, None
 
     def check(self):
         if self.failure:

@@ -32,7 +32,7 @@ from tts.build.errors import ConfigError, ServerError
 from tts.build.machine_limits import MemoryLimit
 from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
-from tts.serving.server import probe
+from tts.serving.server import probe, triton
 from tts.serving.server import start as server
 from tts.serving.server.launch import Launched, Stopped, why_stopped
 from tts.serving.server.lookup import Health, find_server, observe, stop_server, watch
@@ -54,7 +54,7 @@ def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
     deployment = echo(checkpoint=DEMO)
     with pytest.raises(ConfigError, match=r"needs 0\.\d+ GiB of memory .* 0\.00 GiB in this test"):
         start_server(Triton(deployment))
-    assert not paths.server_dir(deployment.name).exists()
+    assert not (paths.server_dir(deployment.name) / "triton.log").exists()
 
 
 def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
@@ -73,7 +73,9 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
     with start_server(Triton(deployment), say=lines.append) as running:
         running.check()
         assert find_server(Triton(deployment)) == running.state
-        assert sorted(running.health.stubs.values()) == ["generator", "prm"]
+        assert sorted(running.health.parts.values()) == [
+            f"Python stub of model {model}" for model in ("generator", "prm")
+        ]
         assert [line.split()[0] for line in lines] == ["Starting", "Ready:"]
         with pytest.raises(ServerError, match=r"already served by the server at unix:/"):
             start_server(Triton(deployment))
@@ -137,13 +139,13 @@ def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
         ):
             find_server(Triton(echo("other", grpc_port=port)))
         with pytest.raises(ServerError, match=rf"Port {port} .*in use by PID \d+ \(tritonserver\)"):
-            server.choose_addresses(echo(metrics_port=port).server, Path("/nowhere"))
+            triton.choose_addresses(echo(metrics_port=port).server, Path("/nowhere"))
 
 
 def test_a_server_whose_port_another_process_has_just_taken_is_started_on_another(
     echo: Echo, monkeypatch
 ):
-    choose, chosen = server.choose_addresses, []
+    choose, chosen = triton.choose_addresses, []
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -155,7 +157,7 @@ def test_a_server_whose_port_another_process_has_just_taken_is_started_on_anothe
             chosen.append(found)
             return found
 
-        monkeypatch.setattr(server, "choose_addresses", lose_the_first)
+        monkeypatch.setattr(triton, "choose_addresses", lose_the_first)
         with start_server(Triton(echo())) as running:
             assert running.addresses == chosen[1] != chosen[0]
             time.sleep(1)  # one that has lost a port ends within milliseconds
@@ -179,7 +181,7 @@ def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
 
 def test_a_killed_stub_is_noticed_and_named(echo: Echo):
     with start_server(Triton(echo())) as running:
-        victim = next(stub for stub, model in running.health.stubs.items() if model == "prm")
+        victim = next(s for s, title in running.health.parts.items() if title.endswith(" prm"))
         os.kill(victim.pid, signal.SIGKILL)
         expected = rf"stub of model prm \(PID {victim.pid}\) was killed by SIGKILL"
         with pytest.raises(ServerError, match=expected):
@@ -357,7 +359,7 @@ def test_a_disk_that_refuses_the_servers_files_is_named(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "/somewhere/config.pbtxt")
 
-    monkeypatch.setattr(server, "render_repository", full)
+    monkeypatch.setattr(triton, "render_repository", full)
     with pytest.raises(ServerError, match=r"/somewhere/config\.pbtxt: No space left"):
         start_server(Triton(echo()))
 

@@ -30,8 +30,8 @@ Echo = Callable[..., Deployment]
 PROGRAM = """
 import asyncio
 from tts.serving.server import probe
+from tts.serving.server.triton import Triton
 from tts.session import server as module
-patch.setattr(module, "steps_of", lambda *_, **__: None)
 
 
 def say(line):
@@ -39,7 +39,7 @@ def say(line):
 
 
 async def use():
-    server = await module.open_server(make_deployment(), say)
+    server = await module.open_server(Triton(make_deployment()), say)
     say("open")
     for line in sys.stdin:
         if line == "close\\n":

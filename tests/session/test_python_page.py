@@ -1,6 +1,7 @@
 """Every program on docs/reference/python.md runs, in order, as a reader would."""
 
 import re
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
+from tts.serving.command.ports import Addresses
 from tts.session import Session, engines
 from tts.session.function_files import load_all, source_of
 from tts.session.replicas import EnginePair
@@ -31,12 +33,13 @@ def scripted_engines(monkeypatch):
         generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
         return [EnginePair("", make.own[0] or generator, make.own[1] or ScriptedVerifier())]
 
-    async def no_server(deployment, say, on_loading):
-        return Server("", lambda: None, lambda: None)
+    @asynccontextmanager
+    async def no_servers(services, say, on_loading):
+        yield [Server(Addresses("", 0, 0, 0), lambda: None, lambda: None) for _ in services]
 
     monkeypatch.setattr(engines.PairMaker, "pairs", pairs)
     monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
-    monkeypatch.setattr(engines, "open_server", no_server)
+    monkeypatch.setattr(engines, "opened_servers", no_servers)
 
 
 def test_the_programs_of_the_page_run(scripted_engines, tmp_path, monkeypatch, capsys):
@@ -60,7 +63,8 @@ def score(question: str, steps: list[str]) -> float:
 def test_the_page_of_own_models_leads_to_a_search(servers, tokenizer_folder, tmp_path):
     """Its deployment, with another tokenizer, and a function, on a server in this process."""
     page = (ROOT / "docs" / "start" / "your-own-models.md").read_text(encoding="utf-8")
-    (described,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    (described,) = (block for block in blocks if "url:" in block)
     servers.serve("http://127.0.0.1:8000")
     file = tmp_path / "mine.yaml"
     file.write_text(described.replace("Qwen/Qwen2.5-1.5B-Instruct", str(tokenizer_folder)))

@@ -40,6 +40,8 @@ class StrategyParameters(TypedDict, total=False):
     n: int | None
     temperature: float
     top_p: float
+    top_k: int
+    min_p: float
     max_tokens: int
     agg_strategy: Literal["last", "min", "prod", "mean"]
     answer_regex: str | None

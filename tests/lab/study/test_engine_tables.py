@@ -42,7 +42,7 @@ MEMORY = pair_memory(DEMO)
 
 
 ASKED = StudyConfig("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True)
-STUDY = Study(None, ASKED, DEMO, MEMORY, DEMO, ())
+STUDY = Study(None, ASKED, DEMO, MEMORY, ())
 RESULTS = results_of(
     {"batched": [5.0, 5.05], "split-5": [20.0, 20.3], "split-50": [9.0, 9.1]},
     {BASE: 12, "n-32": 15},

@@ -32,7 +32,6 @@ STUDY = Study(
     StudyConfig("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True),
     DEMO,
     pair_memory(DEMO),
-    DEMO,
     (),
 )
 LOAD = {
