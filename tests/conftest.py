@@ -117,9 +117,14 @@ def has_module_fixtures(item: pytest.Item) -> bool:
     return any(definitions[-1].scope == "module" for definitions in found)
 
 
+FORKING = {"test_ending.py", "test_forks.py", "test_ports.py", "test_score_run.py"}
+"""Files of tests that fork this process, where no test before them may have left a thread that calls
+gRPC: a fork then crashes."""
+
+
 def order(item: pytest.Item) -> int:
     """Where a test stands in a run: a lower number is earlier."""
-    if "torch" in item.fixturenames:  # type: ignore[attr-defined]
+    if item.path.name in FORKING or "torch" in item.fixturenames:  # type: ignore[attr-defined]
         return 0
     return 1 if item.get_closest_marker("server") else 2
 
@@ -128,8 +133,8 @@ def order(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real servers come first: they wait often, and the many small ones fill the end.
 
-    Before all others comes what takes one process the longest: the tests that need PyTorch. Tests
-    that share what is made for their module are a group. What is slow is left out, unless it is
+    Before all others comes what takes one process the longest, the tests that need PyTorch, and what
+    forks. Tests that share what is made for their module are a group. What is slow is left out, unless it is
     asked for by `--all` or by its marker.
     """
     items.sort(key=lambda item: (order(item), item.path))
