@@ -118,8 +118,8 @@ def has_module_fixtures(item: pytest.Item) -> bool:
 
 
 FORKING = {"test_ending.py", "test_forks.py", "test_ports.py", "test_score_run.py"}
-"""Files of tests that fork this process, where no test before them may have left a thread that calls
-gRPC: a fork then crashes."""
+"""Files of tests that fork this process: a thread that calls gRPC, left by an earlier test, would
+make a fork crash."""
 
 
 def order(item: pytest.Item) -> int:
@@ -133,9 +133,9 @@ def order(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real servers come first: they wait often, and the many small ones fill the end.
 
-    Before all others comes what takes one process the longest, the tests that need PyTorch, and what
-    forks. Tests that share what is made for their module are a group. What is slow is left out, unless it is
-    asked for by `--all` or by its marker.
+    Before all others comes what takes one process the longest, the tests that need PyTorch, and
+    what forks. Tests that share what is made for their module are a group. What is slow is left
+    out, unless it is asked for by `--all` or by its marker.
     """
     items.sort(key=lambda item: (order(item), item.path))
     for item in items:

@@ -14,7 +14,6 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 pytestmark = pytest.mark.server
 
 QUESTION = "Compute 12 + 30 - 5."
-WARNED = "It may well be wrong."
 CHAT = "**/v1/chat/completions"
 
 
