@@ -117,8 +117,21 @@ def has_module_fixtures(item: pytest.Item) -> bool:
     return any(definitions[-1].scope == "module" for definitions in found)
 
 
-FORKING = {"test_ending.py", "test_forks.py", "test_ports.py", "test_score_run.py"}
-"""Files of tests that fork this process: a thread that calls gRPC, left by an earlier test, would
+FORKING = {
+    "test_command_verifier.py",
+    "test_embedded.py",
+    "test_ending.py",
+    "test_forks.py",
+    "test_functions.py",
+    "test_guard.py",
+    "test_ports.py",
+    "test_sandbox.py",
+    "test_score_run.py",
+    "test_shared.py",
+    "test_user_paths.py",
+    "test_worker_process.py",
+}
+"""Files of tests that fork this process: threads that earlier tests have left in libraries would
 make a fork crash."""
 
 
