@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from tts import AsyncSession, Result, Session
-from tts.build.errors import DeadlineExceeded
+from tts.base.errors import DeadlineExceeded
 
 QUESTIONS = ("Compute 12 + 30 - 5.", "Compute 50 - 8.", "Compute 6 * 7 + 9.", "Compute 81 / 9 * 4.")
 

@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tts import Session
-from tts.build.paths import deployments_dir
+from tts.base.paths import deployments_dir
 
 DEMO = deployments_dir().parent / "checkpoints" / "demo-verifier"
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from statistics import mean
 
 from tts import Run
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.runs.records import ProblemRecord
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.build.spec import StartedTarget, bundled_deployments, load_deployment
 from tts.build.started import engines
 from tts.build.started.command import command_of

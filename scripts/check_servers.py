@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (

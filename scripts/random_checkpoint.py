@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError, TtsError
 from tts.build.checkpoint import expected_tensors
-from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.model_config import ARCHITECTURES, ModelConfig, parse_model_config
 from tts.build.tensorrt.engine_memory import parameters as parameters_of
 from tts.build.tensorrt.model_shape import known_model, known_names

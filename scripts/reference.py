@@ -22,7 +22,7 @@ from typer import Context
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
-from tts.build import errors
+from tts.base import errors
 from tts.build.spec import (
     Deployment,
     EngineSpec,

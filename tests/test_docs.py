@@ -10,7 +10,7 @@ from tests.bundled import FOR_GPUS
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import bundled_deployments
 from tts.cli import app
 from tts.cli.command import WithDefault

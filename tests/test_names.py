@@ -62,7 +62,7 @@ def test_without_the_orchestrator_it_is_a_namespace():
     """As in a container that has the engines' side only."""
     here = [str(ROOT / "build"), str(ROOT / "engines"), sysconfig.get_path("purelib")]
     code = (
-        "import tts, tts.build.errors, tts.engines.wire\n"
+        "import tts, tts.base.errors, tts.engines.wire\n"
         "print(tts.__file__, hasattr(tts, 'Session'))"
     )
     # -S: site-packages as a plain folder, so that no .pth file adds the other roots

@@ -137,7 +137,7 @@ def test_a_program_imports_its_names_from_the_top(clean, tmp_path):
 
 def test_an_installed_wheel_finds_its_files_and_writes_elsewhere(clean, tmp_path):
     code = (
-        "from tts.build import paths, spec\n"
+        "from tts.base import paths\nfrom tts.build import spec\n"
         "print(paths.__file__); print(spec.load_deployment('demo').generator.checkpoint)\n"
         "print(paths.engine_dir('demo', 'generator')); print(paths.runs_dir())\n"
         "print(paths.templates_dir())"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
-    from tts.build.errors import TtsError
+    from tts.base.errors import TtsError
     from tts.build.spec import load_deployment
     from tts.problem import Problem, Turn
     from tts.session import AsyncSession, Result, Run, RunProgress, Session, Step, Usage
@@ -52,7 +52,7 @@ _HOMES = {
     "RunProgress": "tts.session",
     "Session": "tts.session",
     "Step": "tts.session",
-    "TtsError": "tts.build.errors",
+    "TtsError": "tts.base.errors",
     "Turn": "tts.problem",
     "Usage": "tts.session",
     "load_deployment": "tts.build.spec",

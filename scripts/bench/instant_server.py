@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import psutil
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.command import environment
 from tts.serving.command.ports import Addresses, choose_addresses

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tts.build import paths
+from tts.base import paths
 
 CONTEXT = 4096
 TEMPLATE = """{{ bos_token }}{% if tools %}<|user|>You have these tools:

@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tests.build.conftest import LLAMA3
 
+from tts.base.errors import CheckpointError
 from tts.build.checkpoint import open_checkpoint
-from tts.build.errors import CheckpointError
 from tts.build.model_config import Llama3Scaling, read_model_config
 from tts.build.weights import Weights, holds_no_number
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.build.openvino_build import build
 
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.builder import require_current
-from tts.build.errors import CheckpointError, ConfigError
 from tts.build.openvino import runtime as openvino_runtime
 from tts.build.spec import Deployment
 

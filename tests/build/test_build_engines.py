@@ -3,9 +3,9 @@
 import pytest
 from tests.build.openvino_build import build, identity, leftovers
 
+from tts.base.errors import BuildError
 from tts.build import builder
 from tts.build.builder import build_engines, require_current
-from tts.build.errors import BuildError
 from tts.build.manifest import read_engine_config, read_manifest
 from tts.build.openvino import target as openvino_target
 from tts.build.openvino.verify import ROUNDINGS

@@ -8,8 +8,8 @@ from safetensors.numpy import load_file, save_file
 from tests.build.conftest import LLAMA3, VOCABULARY
 from tests.build.openvino_build import logits
 
+from tts.base.errors import BuildError, CheckpointError, ConfigError
 from tts.build.checkpoint import expected_tensors, open_checkpoint
-from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.openvino import verify
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.runtime import plugin_properties

@@ -9,11 +9,12 @@ import pytest
 from tests.conftest import CHAT_TEMPLATE, write_tokenizer
 from tests.interrupts import InterruptedAt
 
-from tts.build import chat_template, worker_process
+from tts.base import worker_process
+from tts.base.errors import CheckpointError
+from tts.base.worker_process import WorkerProcess
+from tts.build import chat_template
 from tts.build.chat_template import TemplateFailed, render
-from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
-from tts.build.worker_process import WorkerProcess
 from tts.prompting.chat import chat_prompt
 
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"

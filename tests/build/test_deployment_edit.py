@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import ConfigError
+from tts.base.yaml_text import parse_yaml
 from tts.build.deployment_edit import with_values, write_values
-from tts.build.errors import ConfigError
 from tts.build.spec import VerifierCalibration, load_deployment
-from tts.build.yaml_text import parse_yaml
 
 BUNDLED = paths.deployments_dir() / "demo-gpu.yaml"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from tts.build import paths
-from tts.build.errors import CheckpointError
+from tts.base import paths
+from tts.base.errors import CheckpointError
 from tts.build.spec import Template, VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import ConfigError
+from tts.base.yaml_text import parse_yaml
 from tts.build.draft import (
     SYSTEM_PROMPT,
     Choices,
@@ -20,12 +22,10 @@ from tts.build.draft import (
     as_text,
     drafted,
 )
-from tts.build.errors import ConfigError
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import FORMATS, Deployment, load_deployment
 from tts.build.tensorrt.gpus import GIB, GPUS, kind_of
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.build.yaml_text import parse_yaml
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PROMPT = (paths.deployments_dir() / "prompts" / "right-step.txt").read_text().strip()

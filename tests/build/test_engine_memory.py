@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verifier
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.model_config import read_model_config
 from tts.build.tensorrt.engine_memory import CONTEXT, WORKSPACE, parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.build.planned_pair import ONE_B, deployment
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.model_config import Experts, ModelConfig
 from tts.build.spec import PRECISIONS
 from tts.build.tensorrt import contract

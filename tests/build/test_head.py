@@ -12,10 +12,10 @@ from tests.build.openvino_build import build, logits
 from tests.build.stand_in_build import calls
 from tests.serving.facts import unexpected
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.builder import preview_build
 from tts.build.checkpoint import open_checkpoint
-from tts.build.errors import CheckpointError, ConfigError
 from tts.build.inputs import EngineInputs, engine_shape
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.base.errors import ConfigError
+from tts.base.machine_limits import MemoryLimit
 from tts.build.checkpoint import open_checkpoint
-from tts.build.errors import ConfigError
-from tts.build.machine_limits import MemoryLimit
 from tts.build.model_config import parse_model_config
 from tts.build.openvino import memory
 from tts.build.openvino.export import export_model, save_model

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 
-from tts.build import paths, tokenizer_check
-from tts.build.errors import CheckpointError
+from tts.base import paths
+from tts.base.errors import CheckpointError
+from tts.build import tokenizer_check
 from tts.build.tokenizer import Tokenizer
 from tts.build.tokenizer_worker import MOST_TOKENS
 

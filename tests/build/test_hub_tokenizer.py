@@ -7,7 +7,7 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.hub_tokenizer import names_repository
 from tts.build.resolve import open_deployment
 from tts.build.spec import load_deployment

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, deployment
 from tests.bundled import FOR_GPUS
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of

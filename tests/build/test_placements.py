@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, deployment
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.memory_plan import check_pools, plan_memory
 from tts.build.tensorrt.placements import Placement, place, placed, placements

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.builder import build_engines, preview_build, require_current
-from tts.build.errors import ConfigError
 from tts.build.spec import (
     Deployment,
     RemoteGenerator,

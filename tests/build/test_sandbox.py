@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.sandbox import NO_LIMIT, Failure, find_bubblewrap
 from tts.build.sandbox import sandbox as module
 from tts.build.sandbox.system_calls import CLONE, REFUSED

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tts.build import paths
-from tts.build.errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.inputs import EngineInputs
 from tts.build.openvino.target import settings_for
 from tts.build.spec import (

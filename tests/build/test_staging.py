@@ -9,9 +9,9 @@ import time
 import pytest
 from tests.build.openvino_build import build, identity, leftovers, touch_weights
 
-from tts.build.errors import BuildError
+from tts.base.errors import BuildError
+from tts.base.staging import build_lock
 from tts.build.openvino import target as openvino_target
-from tts.build.staging import build_lock
 
 
 def test_a_failure_leaves_nothing_half_built(deployment, llama, home, monkeypatch):

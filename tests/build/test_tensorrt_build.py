@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.build.stand_in_build import build, calls, conversions, option_of
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import BuildError, CheckpointError, ConfigError
 from tts.build.builder import build_engines, require_current
-from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.tensorrt import contract
 
 

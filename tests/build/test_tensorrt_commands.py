@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
-from tts.build.errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.spec import CritiqueSpec, Deployment, Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from tests.build.stand_in_build import build, conversions, nothing_half_built
 
-from tts.build.errors import BuildError
+from tts.base.errors import BuildError
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked

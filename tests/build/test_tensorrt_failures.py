@@ -15,7 +15,7 @@ from tests.build.stand_in_build import (
     option_of,
 )
 
-from tts.build.errors import BuildError
+from tts.base.errors import BuildError
 from tts.build.tensorrt import contract
 
 MPI = "It looks like orte_init failed for some reason; your parallel process is"

@@ -11,7 +11,7 @@ from tests.build.stand_in_build import (
     nothing_half_built,
 )
 
-from tts.build.errors import BuildError
+from tts.base.errors import BuildError
 from tts.build.tensorrt import contract
 
 

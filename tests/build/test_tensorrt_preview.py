@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import TtsError
 from tts.build.builder import preview_build
-from tts.build.errors import TtsError
 from tts.build.spec import Deployment
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import tokenizers
 
-from tts.build import paths
-from tts.build.errors import CheckpointError
+from tts.base import paths
+from tts.base.errors import CheckpointError
 from tts.build.token_texts import grammar_tokenizer, guide_texts, token_texts
 from tts.build.tokenizer import Tokenizer
 

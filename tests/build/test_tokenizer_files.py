@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
 
 USER = [{"role": "user", "content": "1 + 1?"}]

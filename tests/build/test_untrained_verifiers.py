@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tokenizers import decoders, models, pre_tokenizers
 
-from tts.build import paths
-from tts.build.errors import CheckpointError, ConfigError
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.spec import RemoteVerifier, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue

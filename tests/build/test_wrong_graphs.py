@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tts.base.errors import BuildError
 from tts.build.checkpoint import open_checkpoint
-from tts.build.errors import BuildError
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.verify import ROUNDINGS, verify_engine
 

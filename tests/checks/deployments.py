@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.findings import Finding
 from tts.build.checkpoint import stamp_files
-from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs
 from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
 from tts.build.spec import Deployment, load_deployment

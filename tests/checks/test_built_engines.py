@@ -6,7 +6,7 @@ import shutil
 import pytest
 from tests.checks.deployments import changed, checkpoint, serious
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.checks import BEFORE_BUILD, lint

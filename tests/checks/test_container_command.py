@@ -9,7 +9,7 @@ import pytest
 from tests.bundled import BUNDLED, TENSORRT
 from tests.serving.facts import LAUNCH
 
-from tts.build import paths
+from tts.base import paths
 from tts.serving.command.container import Docker, image
 from tts.serving.command.ports import Addresses
 from tts.serving.command.server_command import server_command

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.checks.deployments import changed, checkpoint, serious
 
-from tts.build import paths
-from tts.build.errors import CheckpointError
+from tts.base import paths
+from tts.base.errors import CheckpointError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Tokenizer
 

@@ -6,7 +6,7 @@ from tests.amounts import amount
 from tests.build.tensorrt_deployments import deployments
 from tests.checks.deployments import LLAMA, changed, serious
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt.commands import steps
 from tts.build.tensorrt.memory_plan import check_pools

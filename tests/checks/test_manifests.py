@@ -10,8 +10,8 @@ from tests.amounts import amount
 from tests.bundled import TENSORRT
 from tests.serving.corruptions import altered
 
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
 from tts.build.spec import load_deployment
 from tts.checks.manifests import check_manifests
 from tts.serving.repository.manifests import render_manifests

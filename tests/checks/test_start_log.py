@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import load_deployment
 from tts.checks.start_log import last_start
 from tts.serving.contract import start_log_forms

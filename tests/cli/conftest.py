@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.build import paths
+from tts.base import paths
 
 
 @pytest.fixture(autouse=True)

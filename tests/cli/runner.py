@@ -14,8 +14,8 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from tts.build import paths
-from tts.build.errors import TtsError
+from tts.base import paths
+from tts.base.errors import TtsError
 from tts.cli import app
 from tts.cli.ending import BUG, ended
 from tts.lab.bench import group_run, single_run

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.runner import commands, tts, written
 from tests.runs.runs import log_of, write_run
 
-from tts.build import paths
+from tts.base import paths
 from tts.cli.runs import ALL
 from tts.reports import console
 from tts.strategies.catalog import STRATEGIES

@@ -4,7 +4,7 @@ import pytest
 from tests.bundled import FOR_GPUS, TENSORRT
 from tests.cli.runner import LLAMA, tts
 
-from tts.build import paths
+from tts.base import paths
 from tts.checks import machine as diagnosis
 
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"

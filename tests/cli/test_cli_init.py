@@ -12,7 +12,7 @@ import yaml
 from tests.cli.runner import tts
 from tests.endpoints.openai.stand_in import StandIn, answering
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.nvidia import NvidiaGpu
 from tts.build.spec import PRECISIONS, load_deployment
 from tts.checks import BEFORE_BUILD, drafting, has_errors, lint

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, ended
 
 

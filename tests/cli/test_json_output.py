@@ -13,7 +13,7 @@ from tests.cli.runner import LLAMA, commands, tts, written
 from tests.golden.folders import unpacked
 from tests.lab.tuning.samples import LOADS, samples_of
 
-from tts.build.errors import Interrupted
+from tts.base.errors import Interrupted
 from tts.build.spec import load_deployment
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain

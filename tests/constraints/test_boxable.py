@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.constraints.languages import accepts, drawn, nodes
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.constraints import answer_constraint
 from tts.constraints.answer import require_boxable
 from tts.constraints.regex import parse_regex

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.constraints.languages import accepts, as_regex, drawn, nodes
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.constraints.regex import parse_regex
 from tts.constraints.regular import TEXT, Automaton, Repeat
 

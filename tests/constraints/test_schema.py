@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.constraints.languages import accepts, drawn
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.constraints import answer_constraint
 from tts.constraints.regular import Automaton
 from tts.constraints.schema import parse_schema, whole_rules

@@ -13,7 +13,7 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, ConfigDict, Field
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.constraints.schema_check import MAX_SCHEMAS, checked_schema, require_light
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.grading.sync import SyncGrader
 
-from tts.build.errors import DatasetError
-from tts.build.input_files import Unreadable
+from tts.base.errors import DatasetError
+from tts.base.input_files import Unreadable
 from tts.datasets.answers import LETTERS, read_answer, read_choice, with_letters
 from tts.datasets.load import load_problems
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset
 from tts.runs.folder import read_problems, write_problems
 

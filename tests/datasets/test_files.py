@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.hub import HubName, hub_files
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions
@@ -247,7 +247,7 @@ def test_the_librarys_environment_says_where_the_hub_is_and_whether_there_is_a_n
     """In a process of its own: from the variables to the problems, or to a sentence."""
     hub.repositories["some/sums"] = {"default/test/0000.parquet": sums(4)}
     program = """
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.load import load_problems
 try:
     print(load_problems("some/sums")[0].answer)

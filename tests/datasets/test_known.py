@@ -7,7 +7,7 @@ from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets import load
 from tts.datasets.known import KNOWN, cached_file
 from tts.datasets.load import load_dataset, load_problems

@@ -3,7 +3,7 @@
 import pytest
 from tests.strategies.installed import install
 
-from tts.build.errors import ConfigError, DatasetError
+from tts.base.errors import ConfigError, DatasetError
 from tts.datasets.load import load_problems
 
 GOOD = """

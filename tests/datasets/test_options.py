@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions, Shard, interleaved
 from tts.lab.bench.single_run import problems_of

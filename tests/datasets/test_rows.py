@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions
 from tts.datasets.rows import parse_columns

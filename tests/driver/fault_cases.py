@@ -23,7 +23,7 @@ from tests.driver.faulty import (
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.search import driving
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, retried
 
 T = TypeVar("T")

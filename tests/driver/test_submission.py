@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Hooked, Run
 
-from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
+from tts.base.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events

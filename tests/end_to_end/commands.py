@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.commands import prepared
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import load_deployment
 from tts.lab.bench.single_run import plan_of
 from tts.lab.campaign import Campaign

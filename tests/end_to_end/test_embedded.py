@@ -18,8 +18,8 @@ from tests.end_to_end.commands import summary, wait_for_events, written_demo
 from tests.end_to_end.gateways import client, gateway
 from tests.forks import said_in_a_fork
 
-from tts.build import paths
-from tts.build.errors import (
+from tts.base import paths
+from tts.base.errors import (
     BuildError,
     ConfigError,
     EndpointTimeout,

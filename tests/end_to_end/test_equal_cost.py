@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.lab.bench import group_run
 from tts.lab.bench.group_run import members_of, resume_group, run_all
 from tts.lab.observer import Observer

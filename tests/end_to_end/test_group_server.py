@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.end_to_end.commands import summary, written_demo
 
-from tts.build.errors import EndpointError
+from tts.base.errors import EndpointError
 from tts.endpoints.triton import TritonConnection
 from tts.lab.bench import group_run
 from tts.lab.bench.group_run import members_of, run_all

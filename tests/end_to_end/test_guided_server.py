@@ -10,7 +10,7 @@ from tests.amounts import amount
 from tests.constraints.languages import accepts
 from tests.end_to_end.commands import carry_out, events, summary, wait_for_events
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.constraints import answer_constraint
 from tts.constraints.regex import parse_regex

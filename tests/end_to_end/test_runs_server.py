@@ -19,7 +19,7 @@ from tests.end_to_end.commands import (
     wait_for_events,
 )
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton

@@ -11,7 +11,7 @@ from os import environ
 import pytest
 from tests.end_to_end.commands import summary, written_demo
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import load_deployment
 from tts.lab.observer import Observer
 from tts.lab.study.cells import Form

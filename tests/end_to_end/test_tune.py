@@ -7,7 +7,7 @@ import signal
 import pytest
 from tests.end_to_end.commands import quiet
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import load_deployment
 from tts.runs.folder import read_config, write_json
 

@@ -6,7 +6,7 @@ from tests.end_to_end.commands import quiet, summary
 from tests.end_to_end.gateways import gateway, reply
 from tests.endpoints.openai.stand_in import StandIn, answering
 
-from tts.build import paths
+from tts.base import paths
 
 DEPLOYMENT = paths.deployments_dir() / "demo-beside-openai.yaml"
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.build.sandboxes import OPEN, sandbox
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.commands import CommandVerifier
 

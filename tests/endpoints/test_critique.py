@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.endpoints.scripted import ScriptedVerifier
 
-from tts.build.errors import EndpointError
+from tts.base.errors import EndpointError
 from tts.build.spec import RemoteVerifier
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic

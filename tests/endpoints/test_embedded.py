@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tts.build import paths
-from tts.build.errors import RequestError, RequestRefused, ServerError
+from tts.base import paths
+from tts.base.errors import RequestError, RequestRefused, ServerError
 from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine, EmbeddedGenerator

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, AskedToWait, retried
 from tts.lab.simulation.virtual_time import run_virtual
 

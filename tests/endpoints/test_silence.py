@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tts.build.errors import EndpointTimeout
+from tts.base.errors import EndpointTimeout
 from tts.endpoints.silence import Silence
 from tts.lab.simulation.virtual_time import run_virtual
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.triton_errors import (
     BY_FAILURE,
     BY_STATUS,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, Shaping
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
 from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate, score_template

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tts.build.errors import EndpointError
+from tts.base.errors import EndpointError
 from tts.endpoints import triton_stream
 from tts.endpoints.triton_errors import ErrorAnswer
 from tts.endpoints.triton_requests import RequestRow, RequestTemplate

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from tests.engines.engine_host import EngineHost
 from tests.engines.triton_client import Client
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.builder import build_engines
 from tts.build.checkpoint import expected_tensors
 from tts.build.manifest import read_engine_config

@@ -20,8 +20,8 @@ import pytest
 from tests.engines.conftest import Runner
 from tests.engines.host_requests import sampled
 
-from tts.build import paths
-from tts.build.errors import EngineError
+from tts.base import paths
+from tts.base.errors import EngineError
 from tts.engines import engine_client, engine_messages, engine_thread
 from tts.engines.engine_messages import (
     Commands,

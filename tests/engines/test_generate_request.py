@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 from tts.engines import wire
 from tts.engines.generate_request import (
     REQUIRED,

@@ -6,8 +6,8 @@ import pytest
 from tests.engines.engine_host import EngineHost
 from tests.engines.host_requests import Stepping, sampled
 
-from tts.build import paths
-from tts.build.errors import EngineError
+from tts.base import paths
+from tts.base.errors import EngineError
 from tts.build.manifest import read_engine_config
 from tts.build.openvino import runtime as openvino_runtime
 from tts.engines.generate_request import EngineLimits

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.engines.host_requests import sampled
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.openvino.export import WEIGHTS_FILE
 from tts.engines.pipeline import release_mapped
 

@@ -10,8 +10,8 @@ from tests.engines.conftest import GRADES, same_as_generator
 from tests.engines.host_requests import prompt, sampled
 from tests.engines.test_guided_host import END, TEXTS
 
-from tts.build import paths
-from tts.build.errors import BuildError, RequestError
+from tts.base import paths
+from tts.base.errors import BuildError, RequestError
 from tts.build.manifest import read_engine_config
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.engines.generate_request import check_request, score_request

@@ -6,7 +6,7 @@ import pytest
 from tests.engines.numpy_llama import llama_logits, softmax
 from tests.engines.triton_client import infer, outputs
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.endpoints.triton_errors import error_of_text
 from tts.engines import wire
 

@@ -7,7 +7,7 @@ import pytest
 from tests.engines.host_requests import prompt, sampled
 from tests.engines.numpy_llama import llama_logits
 
-from tts.build import paths
+from tts.base import paths
 from tts.engines import pipeline
 from tts.engines.generate_request import GenerateRequest
 

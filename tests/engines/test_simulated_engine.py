@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
 
 STEP = Affine(1e-3, 1e-5, 1e-7, 1e-5)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 from tts.engines.wire import (
     Failure,
     decode_failure,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tts.build.errors import Terminated
+from tts.base.errors import Terminated
 from tts.gateway import draining
 from tts.gateway.draining import Drain
 from tts.gateway.observability import ServedRequest

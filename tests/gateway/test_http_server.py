@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tts.build.errors import ConfigError, ServerError
+from tts.base.errors import ConfigError, ServerError
 from tts.gateway import connections
 from tts.gateway.connections import HttpServer
 from tts.gateway.draining import Drain

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tts.build.errors import ConfigError, ServerError
+from tts.base.errors import ConfigError, ServerError
 from tts.gateway import http_server as module
 from tts.gateway.http_server import Upstreams, _servers
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError, EndpointUnavailable
+from tts.base.errors import ConfigError, EndpointUnavailable
 from tts.gateway import named_servers
 from tts.gateway.named_servers import (
     NamedServers,

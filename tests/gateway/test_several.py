@@ -8,7 +8,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import CHAT, POOLING, answered, post, service_of
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.gateway import http_server
 from tts.gateway.app import App
 from tts.gateway.http_server import _names

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.gateway.draining import Drain
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.status import Readiness

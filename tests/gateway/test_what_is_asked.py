@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tests.gateway.in_process import CHAT, KEY, POOLING, TEXT, chunks_of, key_ring, post, run
 
-from tts.build.errors import (
+from tts.base.errors import (
     CheckpointError,
     EndpointTimeout,
     EndpointUnavailable,

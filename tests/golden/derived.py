@@ -24,7 +24,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
 from tts.constraints.answer import answer_constraint

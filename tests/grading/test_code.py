@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from tests.build.sandboxes import BUBBLEWRAP, OPEN
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.build.spec import ExecutionSpec
 from tts.grading import Outcome, Reason
 from tts.grading.code import CodeGrader, ProblemTests

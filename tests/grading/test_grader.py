@@ -11,8 +11,8 @@ import psutil
 import pytest
 from tests.grading.sync import SyncGrader
 
-from tts.build import worker_process
-from tts.build.worker_process import environment
+from tts.base import worker_process
+from tts.base.worker_process import environment
 from tts.grading import Grader, Outcome, Reason, Verdict
 from tts.grading.grader import GradingWorker
 from tts.grading.problem import Reply

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.checkpoint import FileStamp, open_checkpoint
 from tts.build.manifest import (
     CONFIG_FILE,

@@ -10,7 +10,7 @@ from tests.hostile.mutations import mutated
 from tests.hostile.readers import readers
 from tests.runs.recorded import RECORDED
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 
 LONGEST_S = 60
 """For all mutations of a file; each takes milliseconds."""

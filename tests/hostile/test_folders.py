@@ -9,7 +9,7 @@ import typer
 from tests.amounts import amount
 from tests.hostile.damaged_folders import COMMANDS, DAMAGES, OTHER, make, scripted_engines
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 
 
 @pytest.fixture(scope="module")

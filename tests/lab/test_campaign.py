@@ -8,7 +8,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, Hanging
 
-from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
+from tts.base.errors import CheckpointError, EndpointTimeout, Interrupted
 from tts.lab import campaign as module
 from tts.lab.campaign import Campaign, carry_out
 from tts.lab.observer import Observer

@@ -3,11 +3,11 @@
 import pytest
 from tests.prompting.test_writing import THINKS, thinking_folder
 
+from tts.base.errors import CheckpointError
+from tts.base.worker_process import Loss, WorkerLost
 from tts.build.chat_template import TemplateFailed
-from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
-from tts.build.worker_process import Loss, WorkerLost
 from tts.problem import Problem, Turn
 from tts.prompting import Models
 from tts.prompting.chat import chat_prompt, generator_chat, in_known_roles, takes_system

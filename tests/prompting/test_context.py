@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.build.spec import RemoteVerifier, Template
 from tts.problem import Problem
 from tts.prompting import Context, Models

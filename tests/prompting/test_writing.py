@@ -9,7 +9,7 @@ from tests.amounts import amount
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Rust
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.spec.thinking import ThinkingSpec
 from tts.build.thinking import thinking_of
 from tts.build.thinking_families import FAMILIES, answer_part

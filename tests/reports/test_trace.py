@@ -23,7 +23,7 @@ from tests.runs.logs import (
     started,
 )
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.reports.trace import TRACE, write_trace
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Cancelled

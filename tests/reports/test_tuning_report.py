@@ -4,8 +4,8 @@ from rich.console import Console
 from tests.lab.tuning.samples import LOADS, samples_of
 from tests.reports.screen import printed
 
-from tts.build.errors import Interrupted
-from tts.build.paths import deployments_dir
+from tts.base.errors import Interrupted
+from tts.base.paths import deployments_dir
 from tts.build.spec import load_deployment
 from tts.lab.tuning.analysis import SHARE, analyse
 from tts.lab.tuning.measure import Measured

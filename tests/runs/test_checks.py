@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 from tests.runs.logs import solved, started, used
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 from tts.runs.checks import check_run, drop_stale_summary, read_summary_fields, write_summary
 from tts.runs.events import Finished, ProblemSolved
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY, create_run

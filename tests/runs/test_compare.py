@@ -14,7 +14,7 @@ from tests.runs.logs import SESSION, expansion
 from tests.runs.logs import solved as plain_solved
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 from tts.lab.bench.group_run import members_of
 from tts.reports.figures.comparison import trees_figure
 from tts.reports.terminal import tables

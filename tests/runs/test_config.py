@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.runs.recorded import RECORDED
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.config import LEFT_OUT, RunConfig, check_same, parse_config, read_run_config
 from tts.runs.folder import CONFIG, GROUP, read_config
 from tts.runs.groups import read_members, read_whole_group

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import SESSION, log_bytes, started
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.engines.generate_request import EngineLimits
 from tts.engines.statistics import Statistics, gauges
 from tts.runs.engine_steps import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.runs.checks import read_summary_fields, write_summary

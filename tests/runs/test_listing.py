@@ -9,7 +9,7 @@ import pytest
 from tests.golden.folders import unpacked
 from typer.testing import CliRunner
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.cli import app
 from tts.runs import listing
 from tts.runs.folder import CONFIG, EVENTS, GROUP, SUMMARY

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs import lock
 from tts.runs.lock import LOCK, is_worked_on, locked
 

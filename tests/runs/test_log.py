@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.runs.logs import log_bytes, started, used
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs import log as module
 from tts.runs.events import VERSION, ProblemStarted, SessionBegan, Used, encode
 from tts.runs.files import open_file

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.runs.logs import SESSION, expansion, log_bytes, scoring, solved, started, texts, used
 from tests.runs.recorded import RECORDED
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.events import Finished, ProblemSolved
 from tts.runs.folder import EVENTS, SUMMARY, create_run, read_config
 from tts.runs.log import RunLog, read_events

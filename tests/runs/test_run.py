@@ -11,7 +11,7 @@ from tests.runs.logs import expansion, scoring, solved, started, texts
 from tests.runs.recorded import RECORDED
 from tests.runs.runs import CONFIG
 
-from tts.build.errors import RunError, TtsError
+from tts.base.errors import RunError, TtsError
 from tts.runs.checks import write_summary
 from tts.runs.events import LoggedAnswer, LoggedCompletion, StepGenerated
 from tts.runs.folder import create_run

@@ -9,7 +9,7 @@ from tests.runs.logs import solved as plain_solved
 from tests.runs.recorded import RECORDED
 from tests.runs.runs import CONFIG
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.config import RunConfig
 from tts.runs.measures import Measures

@@ -6,7 +6,7 @@ import pytest
 from examples.search_and_learn import BeamSearchConfig
 from tests.driver.scripted_run import CONFIGS, Run
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.prompting import Models
 from tts.runs.events import VERSION, Cancelled, SessionBegan
 from tts.runs.token_requests import logged_requests

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment
 from tts.serving.repository import render as repository
 from tts.serving.repository.digest import DIGEST, deployment_digest

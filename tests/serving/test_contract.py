@@ -15,8 +15,8 @@ from tests.serving.corruptions import CORRUPTIONS, corrupted
 from tests.serving.facts import unexpected
 from tritonclient.grpc import model_config_pb2 as triton
 
-from tts.build import paths
-from tts.build.errors import BuildError, CheckpointError
+from tts.base import paths
+from tts.base.errors import BuildError, CheckpointError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import KV_FRACTION
 from tts.serving.contract import contract

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.serving.started import DEMO, started_deployment
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.spec import Deployment, load_deployment
 from tts.serving.repository.engine_manifests import KEY, render_engine_manifests
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.serving.repository import gateway
 from tts.serving.repository.digest import deployment_digest

@@ -5,7 +5,7 @@ import json
 from tests.conftest import write_tokenizer
 from tests.serving.facts import unexpected
 
-from tts.build import paths
+from tts.base import paths
 from tts.serving.repository.check import check_repository
 from tts.serving.repository.guided import FILE, write_grammar_tokenizer
 from tts.serving.repository.render import parse_config, render_repository

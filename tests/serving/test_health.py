@@ -12,8 +12,8 @@ import psutil
 import pytest
 from tests.serving.conftest import make_deployment
 
-from tts.build import paths
-from tts.build.errors import ServerError
+from tts.base import paths
+from tts.base.errors import ServerError
 from tts.serving.command.environment import STUB
 from tts.serving.command.ports import Addresses
 from tts.serving.server.lookup import LocalHealth, observe

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tests.serving.conftest import let_initialize, make_deployment
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 from tts.serving.server import watchdog

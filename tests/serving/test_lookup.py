@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tts.build import paths
+from tts.base import paths
 from tts.serving.command import guard
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.digest import deployment_digest

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tts.build import paths
-from tts.build.errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.spec import Deployment, ServerSpec
 from tts.serving.repository.check import check_repository
 from tts.serving.repository.manifests import (

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.forks import said_by_a_stranger
 
-from tts.build.errors import ConfigError, ServerError
-from tts.build.paths import server_dir
-from tts.build.private import is_own, private_folder
+from tts.base.errors import ConfigError, ServerError
+from tts.base.paths import server_dir
+from tts.base.private import is_own, private_folder
 from tts.build.spec import ServerSpec
 from tts.serving.command.ports import (
     SOCKET_BYTES,

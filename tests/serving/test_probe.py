@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.serving.repository.digest import DIGEST
 from tts.serving.server.probe import probe, served_digest
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment, ExecutionSpec, ServerSpec, TensorRTEngine
 from tts.build.spec.thinking import ThinkingSpec
 from tts.engines.engine_messages import Open, decode_opening, encode_opening

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from tests.engines.conftest import write_checkpoint
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import BuildError, ServerError
 from tts.build.builder import build_engines
-from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.serving.repository.model_configs import iteration_logs
 from tts.serving.server.start import start_server

@@ -27,9 +27,9 @@ from tests.serving.conftest import (
 )
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build import paths
-from tts.build.errors import ConfigError, ServerError
-from tts.build.machine_limits import MemoryLimit
+from tts.base import paths
+from tts.base.errors import ConfigError, ServerError
+from tts.base.machine_limits import MemoryLimit
 from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe, triton

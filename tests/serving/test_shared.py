@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.serving.conftest import echo_program, left_of, let_initialize, wait_until
 
-from tts.build import paths
-from tts.build.errors import ServerError
+from tts.base import paths
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.command import guard
 from tts.serving.server import supervise, watchdog

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import write_tokenizer
 from tests.serving.test_served_engines import pod_probe
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
 from tts.endpoints.base import GenerateCall, ScoreCall

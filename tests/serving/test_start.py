@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses, socket_path
 from tts.serving.command.server_command import ServerCommand

@@ -15,7 +15,7 @@ import pytest
 from tests.serving.conftest import left_of, wait_until
 from tests.serving.started import DEMO, Stage, started_deployment
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.engines.loading import COMPILING, OPEN, READING
 from tts.engines.loading import Stage as Loaded
 from tts.serving.command.engine_command import engine_command, find_program

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.serving.conftest import echo_program, let_initialize
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
 from tts.serving.server.lookup import find_server, stop_server

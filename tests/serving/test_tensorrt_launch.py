@@ -14,8 +14,8 @@ import pytest
 from tests.serving.conftest import wait_until
 from tests.serving.facts import LAUNCH, LAUNCH_FILE
 
-from tts.build import paths
-from tts.build.errors import BuildError, ServerError
+from tts.base import paths
+from tts.base.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.serving.command import container, guard

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.serving.command import environment, tritonserver
 from tts.serving.command.tritonserver import PYTHON, STUB, find_tritonserver
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tritonclient.grpc import model_config_pb2
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.openvino import threads
 from tts.build.spec import Deployment, load_deployment
 from tts.engines import opening, wire

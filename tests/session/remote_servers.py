@@ -4,7 +4,7 @@ import asyncio
 
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
-from tts.build.errors import EndpointUnavailable, ServerError
+from tts.base.errors import EndpointUnavailable, ServerError
 from tts.build.spec import Deployment
 from tts.endpoints.openai.capabilities import Capabilities
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.session.replicas import EnginePair
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedVerifier
 from tests.session.endpoints import Hanging
 
-from tts.build.errors import ConfigError, DatasetError
+from tts.base.errors import ConfigError, DatasetError
 from tts.problem import Problem, Turn
 from tts.session import Session
 from tts.session.arguments import SolveOptions, StrategyParameters, config_of

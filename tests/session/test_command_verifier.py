@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.build.sandboxes import OPEN
 
-from tts.build.errors import ConfigError, DatasetError
+from tts.base.errors import ConfigError, DatasetError
 from tts.build.spec import Deployment, ExecutionSpec, VerifierCommand
 from tts.problem import Problem
 from tts.runs.config import prompting_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tts.build.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
+from tts.base.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest

@@ -10,7 +10,7 @@ import threading
 import pytest
 from tests.session.endpoints import Hanging
 
-from tts.build.errors import Interrupted, SessionError, Terminated
+from tts.base.errors import Interrupted, SessionError, Terminated
 from tts.session.event_loop import Inbox, LoopThread, interruptible
 
 QUESTION = "Compute 2 + 2."

@@ -9,8 +9,8 @@ import pytest
 from tests.forks import said_in_a_fork
 from tests.grading.sync import SyncGrader
 
-from tts.build.errors import ForkError
-from tts.build.owner import Owner, require_unforked
+from tts.base.errors import ForkError
+from tts.base.owner import Owner, require_unforked
 from tts.endpoints.triton import TritonConnection
 
 QUESTION = "Compute 2 + 2."

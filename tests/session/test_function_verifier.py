@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.cli.runner import asked_runs, tts
 
-from tts.build import paths
-from tts.build.errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.spec import VerifierCalibration, VerifierFunction, load_deployment
 from tts.lab.bench.single_run import plan_of
 from tts.runs.config import RunConfig

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError, FunctionError
+from tts.base.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.functions import FunctionVerifier, name_of
 from tts.grading import extract_answer

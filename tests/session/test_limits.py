@@ -6,7 +6,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import HangingFrom
 
-from tts.build.errors import DeadlineExceeded, EndpointTimeout, RunError
+from tts.base.errors import DeadlineExceeded, EndpointTimeout, RunError
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.silence import Silence
 from tts.lab.simulation.virtual_time import run_virtual

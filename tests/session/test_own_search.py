@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.session.test_event_loop import interrupt_when
 
-from tts.build.errors import ConfigError, FunctionError, SearchError
+from tts.base.errors import ConfigError, FunctionError, SearchError
 from tts.search import (
     Completion,
     Expand,

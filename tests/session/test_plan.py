@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.cli.runner import written
 from tests.strategies.installed import install_the_example
 
-from tts.build.errors import ConfigError, RunError
+from tts.base.errors import ConfigError, RunError
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed

@@ -8,7 +8,7 @@ import pytest
 from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
 from tests.session.remote_servers import remote
 
-from tts.build.errors import ConfigError, RunError, ServerError
+from tts.base.errors import ConfigError, RunError, ServerError
 from tts.build.spec import Deployment
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.build.verifiers.likelihood import last_step

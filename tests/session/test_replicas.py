@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.session.servers import FakeServer
 
-from tts.build.errors import EndpointUnavailable, RequestRefused, ServerError
+from tts.base.errors import EndpointUnavailable, RequestRefused, ServerError
 from tts.driver import policy_of
 from tts.endpoints.retry import PATIENCE_S
 from tts.grading import Outcome, Reason, Verdict

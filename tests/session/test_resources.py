@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.events import VERSION, Resources, SessionBegan
 from tts.runs.log import RunLog, read_events
 from tts.runs.measures import Measures

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, HangingFrom
 
-from tts.build.errors import EndpointTimeout, RunError
+from tts.base.errors import EndpointTimeout, RunError
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem

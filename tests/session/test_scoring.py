@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.session.remote_servers import remote
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.endpoints.base import VerifierResult
 from tts.problem import Problem
 from tts.prompting import Models

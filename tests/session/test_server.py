@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tts.base.errors import BuildError, EndpointUnavailable, ServerError, SessionError
 from tts.build import builder
-from tts.build.errors import BuildError, EndpointUnavailable, ServerError, SessionError
 from tts.build.openvino import target as openvino_target
 from tts.build.spec import load_deployment
 from tts.serving.command.ports import Addresses

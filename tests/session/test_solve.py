@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.session.endpoints import Hanging
 
-from tts.build.errors import ConfigError, DatasetError, DeadlineExceeded, SessionError
+from tts.base.errors import ConfigError, DatasetError, DeadlineExceeded, SessionError
 from tts.problem import Problem
 from tts.search import (
     BeamSearchConfig,

@@ -12,7 +12,7 @@ import pytest
 from tests.serving.conftest import wait_until
 from tests.serving.started import Stage, started_deployment
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.serving.server.lookup import find_server
 from tts.serving.server.services import services_of
 from tts.session import Session

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError, DatasetError
+from tts.base.errors import ConfigError, DatasetError
 from tts.problem import Problem
 from tts.session import solver
 from tts.session.solver import UNREAD, Outbox

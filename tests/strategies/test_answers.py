@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.search import BeamSearchConfig
 from tts.session.strategy import choose

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.search import AnswerForm, Generated, Stop, Thought
 from tts.strategies.catalog import STRATEGIES, find_strategy, new_search
 from tts.strategies.names import STRATEGY_NAMES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import (
     block_problems,

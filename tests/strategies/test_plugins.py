@@ -4,7 +4,7 @@ import pytest
 from tests.strategies.installed import install, install_the_example
 
 from tts import plugins
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.strategies.catalog import (
     PLUGINS,
     STRATEGIES,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from . import paths
-from .errors import CheckpointError, ConfigError
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError
+
 from .inputs import EngineInputs
 from .manifest import BuildSettings, EngineConfig, Verification
 from .spec import Deployment, EngineSpec, Role

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from . import paths
+from tts.base import paths
+from tts.base.errors import BuildError
+from tts.base.shown_text import Say
+from tts.base.staging import build_lock, disk_errors, recover, staged
+
 from .build_plan import BuildPlan, check_length
 from .checkpoint import FileStamp, stamp_files
-from .errors import BuildError
 from .inputs import Inputs, judged_by
 from .manifest import (
     MANIFEST_FILE,
@@ -25,9 +28,7 @@ from .manifest import (
     new_manifest,
     write_record,
 )
-from .shown_text import Say
 from .spec import Deployment, Role
-from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
 
 QUICK_BYTES = 50_000_000

@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from .worker_process import Loss, WorkerLost, WorkerProcess, serve
+from tts.base.worker_process import Loss, WorkerLost, WorkerProcess, serve
 
 if TYPE_CHECKING:  # only the worker needs jinja2
     from jinja2 import Template

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from .errors import CheckpointError
+from tts.base.errors import CheckpointError
+
 from .model_config import ModelConfig, read_model_config
 from .weights import INDEX, Array, Weights, weight_files
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .errors import CheckpointError
-from .input_files import Unreadable, parse_json, read_text
-from .user_paths import is_folder
+from tts.base.errors import CheckpointError
+from tts.base.input_files import Unreadable, parse_json, read_text
+from tts.base.user_paths import is_folder
 
 _FETCHED_BY = {"smollm2-135m-instruct": "scripts/fetch_smollm2"}
 """Commands that fetch the checkpoints of bundled deployments without an account, by folder."""

@@ -14,8 +14,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from . import paths
-from .errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
+
 from .spec import load_deployment
 
 Field = tuple[str, ...]

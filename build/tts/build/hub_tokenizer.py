@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import CheckpointError
-from .input_files import is_file
+from tts.base.errors import CheckpointError
+from tts.base.input_files import is_file
 
 FILES = (
     "tokenizer.json",

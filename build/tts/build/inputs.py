@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
+from tts.base.errors import CheckpointError
+
 from .checkpoint import CHECKPOINT_FILES, Checkpoint, open_checkpoint
-from .errors import CheckpointError
 from .model_config import ModelConfig
 from .spec import (
     READ_AT_LABELS,

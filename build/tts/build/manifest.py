@@ -13,10 +13,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from tts.base.errors import BuildError
+from tts.base.input_files import is_file
+from tts.base.marks import is_marked, mark
+
 from .checkpoint import FileStamp, content_hash, file_sha256, stamp_files
-from .errors import BuildError
-from .input_files import is_file
-from .marks import is_marked, mark
 from .spec import Precision, Role, Target
 
 CONFIG_FILE = "config.json"

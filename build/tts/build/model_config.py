@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from tts.base.errors import CheckpointError
+
 from .checkpoint_files import read_json_object, require_checkpoint_folder
-from .errors import CheckpointError
 from .verifiers.head import HEADED, Head, head_of, label_count
 
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from .errors import BuildError
+from tts.base.errors import BuildError
 
 _PATIENCE_S = 30.0
 _QUERY = "--query-gpu=index,name,memory.total,memory.used,driver_version,compute_cap"

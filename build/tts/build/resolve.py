@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .shown_text import Say
+from tts.base.shown_text import Say
+
 from .spec import Deployment, RemoteSpec, RoleSpec, StartedSpec, load_deployment
 
 

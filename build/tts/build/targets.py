@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tts.base.errors import ConfigError
+
 from .build_plan import BuildPlan, VerificationOutcome
 from .checkpoint import FileStamp
-from .errors import ConfigError
 from .inputs import EngineInputs
 from .manifest import BuildSettings, EngineConfig
 from .spec import Target

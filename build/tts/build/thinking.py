@@ -18,7 +18,8 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from .errors import CheckpointError
+from tts.base.errors import CheckpointError
+
 from .thinking_families import FAMILIES, SWITCHES, Marks, State, hints_of, spelled_by, tags
 from .tokenizer import Tokenizer, end_of
 

@@ -10,7 +10,8 @@ import json
 import re
 from typing import Any
 
-from .errors import CheckpointError
+from tts.base.errors import CheckpointError
+
 from .tokenizer import Tokenizer
 
 NEWLINE = b"\n"

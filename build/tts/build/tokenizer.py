@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as _Tokenizer
 
+from tts.base.errors import CheckpointError, did_you_mean
+from tts.base.input_files import Unreadable, as_text, is_file, read_bytes, read_text
+
 from .chat_template import TemplateFailed, render, variables_of
 from .checkpoint_files import read_json_object, refuse_gguf
 from .control_tokens import MARK, MarkedTexts, any_of, inert, is_control
-from .errors import CheckpointError, did_you_mean
-from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
 from .tokenizer_check import require_loadable
 
 Message = Mapping[str, str]

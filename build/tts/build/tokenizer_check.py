@@ -11,10 +11,10 @@ import signal
 
 import tokenizers
 
-from .errors import WorkerUnavailable
-from .input_files import Unreadable, as_text
-from .marks import is_marked, mark
-from .worker_process import Loss, WorkerLost, WorkerProcess
+from tts.base.errors import WorkerUnavailable
+from tts.base.input_files import Unreadable, as_text
+from tts.base.marks import is_marked, mark
+from tts.base.worker_process import Loss, WorkerLost, WorkerProcess
 
 _CPU_S = 60.0
 """CPU time for all of it; tokenizers of the largest vocabularies take a few seconds."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from .input_files import Unreadable, parse_json
-from .worker_process import serve
+from tts.base.input_files import Unreadable, parse_json
+from tts.base.worker_process import serve
 
 MOST_IDS = 100
 """The most ids that one character may become."""

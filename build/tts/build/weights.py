@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from tts.base.errors import CheckpointError
+from tts.base.input_files import Unreadable, is_file
+
 from .checkpoint_files import read_json_object, require_checkpoint_folder
-from .errors import CheckpointError
-from .input_files import Unreadable, is_file
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tts.build.errors import EngineError
+from tts.base.errors import EngineError
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.export import WEIGHTS_FILE
 

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Self, cast
 
-from tts.build.errors import EngineError
+from tts.base.errors import EngineError
 
 from .engine_messages import (
     Cancel,

@@ -18,7 +18,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tts.build.errors import EngineError, TtsError
+from tts.base.errors import EngineError, TtsError
 from tts.build.manifest import read_engine_config
 
 from .engine_messages import (

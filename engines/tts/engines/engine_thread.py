@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import count
 
-from tts.build.errors import EngineError
+from tts.base.errors import EngineError
 
 from .cancellations import Cancellations
 from .engine_client import EngineClient

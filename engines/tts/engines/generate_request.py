@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 
 from . import wire
 from .guide_grammar import check_grammar

@@ -12,7 +12,7 @@ import mmap
 import resource
 from pathlib import Path
 
-from tts.build.errors import EngineError
+from tts.base.errors import EngineError
 
 SPARE = 64 << 20
 """Bytes that must be left after a step. The largest kernel took 256 KiB; larger buffers fail with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.inputs import Inputs
 from tts.build.manifest import read_engine_config
 from tts.build.openvino.threads import threads_of

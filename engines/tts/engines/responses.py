@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 
 from . import wire
 from .generate_request import GenerateRequest, Tensors

@@ -19,7 +19,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 
 from . import wire
 from .engine_messages import OPENING, decode_opening

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 
 GENERATOR = "generator"
 PRM = "prm"

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tts.build.findings import Finding
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
 

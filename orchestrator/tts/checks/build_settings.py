@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tts.build.errors import ConfigError, TtsError
-from tts.build.findings import Finding
+from tts.base.errors import ConfigError, TtsError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.tensorrt.commands import (
     calibration_folder,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tts.build import paths
-from tts.build.errors import BuildError, CheckpointError, ConfigError
-from tts.build.findings import Finding
+from tts.base import paths
+from tts.base.errors import BuildError, CheckpointError, ConfigError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.manifest import changed_content, inspect_engine, read_manifest
 from tts.build.targets import target_module

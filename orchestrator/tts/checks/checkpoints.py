@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tts.base.errors import CheckpointError, ConfigError
+from tts.base.findings import Finding
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.checkpoint_files import how_to_get, refuse_gguf
-from tts.build.errors import CheckpointError, ConfigError
-from tts.build.findings import Finding
 from tts.build.inputs import Inputs
 
 from .findings import no_file, no_folder, not_checked, refused

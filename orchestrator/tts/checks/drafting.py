@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError, TtsError
+from tts.base.input_files import Unreadable, is_file, read_text, require_path
+from tts.base.machine_limits import memory_limit, usable_cores
+from tts.base.user_paths import is_there
 from tts.build.draft import (
     SYSTEM_PROMPT,
     Choices,
@@ -22,10 +26,7 @@ from tts.build.draft import (
     Model,
     ServedModel,
 )
-from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.hub_tokenizer import names_repository
-from tts.build.input_files import Unreadable, is_file, read_text, require_path
-from tts.build.machine_limits import memory_limit, usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
@@ -33,7 +34,6 @@ from tts.build.spec.remote import Url, key_in
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
-from tts.build.user_paths import is_there
 from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
 from tts.serving.command.tritonserver import find_tritonserver

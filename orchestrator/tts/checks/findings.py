@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from tts.build.errors import TtsError
-from tts.build.findings import Finding
+from tts.base.errors import TtsError
+from tts.base.findings import Finding
 from tts.build.spec import Deployment
 
 

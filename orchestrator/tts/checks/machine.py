@@ -13,10 +13,10 @@ from functools import cache
 
 import psutil
 
-from tts.build import extras, paths
+from tts.base import extras, paths
+from tts.base.errors import TtsError
+from tts.base.machine_limits import usable_cores
 from tts.build.builder import require_current
-from tts.build.errors import TtsError
-from tts.build.machine_limits import usable_cores
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of

@@ -11,11 +11,11 @@ from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
-from tts.build.input_files import Unreadable, read_text
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
+from tts.base.input_files import Unreadable, read_text
+from tts.base.yaml_text import parse_yaml
 from tts.build.spec import Deployment
-from tts.build.yaml_text import parse_yaml
 from tts.serving.repository.manifests import render_manifests
 
 MAX_BYTES = 10_000_000

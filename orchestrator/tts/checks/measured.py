@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 
-from tts.build import paths
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
+from tts.base import paths
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.manifest import read_manifest
 from tts.build.spec import VerifierSpec

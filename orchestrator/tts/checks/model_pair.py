@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tts.build.errors import CheckpointError, ConfigError
-from tts.build.findings import Finding
-from tts.build.input_files import is_file
+from tts.base.errors import CheckpointError, ConfigError
+from tts.base.findings import Finding
+from tts.base.input_files import is_file
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.sandbox import Sandbox
 from tts.build.spec import FORMATS, TextVerifier, VerifierCommand, VerifierFunction, VerifierRole

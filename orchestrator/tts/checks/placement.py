@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tts.build.errors import ConfigError
-from tts.build.findings import Finding
+from tts.base.errors import ConfigError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.openvino.memory import require_memory
 from tts.build.spec import EngineSpec, Gpu

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
 from tts.build.build_plan import QUESTION, STEP, check_tokenizer
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
 from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import PROMPT_PLACES, Role, VerifierRole
 from tts.build.thinking import thinking_of, unknown_thinking

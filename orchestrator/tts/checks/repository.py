@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from tts.build import paths
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
+from tts.base import paths
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.serving.repository.check import check_repository
 from tts.serving.repository.model_configs import model_configs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 
-from tts.build.errors import CheckpointError, ServerError
+from tts.base.errors import CheckpointError, ServerError
 from tts.build.spec import Deployment
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tts.build.errors import CheckpointError
-from tts.build.findings import Finding
+from tts.base.errors import CheckpointError
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.spec import GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts

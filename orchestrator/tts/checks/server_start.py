@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Iterator
 
-from tts.build.findings import Finding
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.serving.command.ports import is_loopback
 

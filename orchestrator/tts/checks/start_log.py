@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment, Role
 from tts.serving.server.triton import LOG
 from tts.serving.server.triton_log import Seen, read_start_log

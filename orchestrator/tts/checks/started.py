@@ -6,11 +6,11 @@ import re
 import socket
 from collections.abc import Iterator
 
+from tts.base.errors import CheckpointError, ConfigError, ServerError, did_you_mean
+from tts.base.findings import Finding
+from tts.base.machine_limits import memory_limit
 from tts.build.checkpoint_files import how_to_get
-from tts.build.errors import CheckpointError, ConfigError, ServerError, did_you_mean
-from tts.build.findings import Finding
 from tts.build.inputs import Inputs
-from tts.build.machine_limits import memory_limit
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES, option_names, unknown_options
 from tts.build.started.memory import budgets, config_folder

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tts.build.input_files import is_file
+from tts.base.input_files import is_file
 from tts.strategies.names import STRATEGY_NAMES
 
 RUN_FILES = ("run.json", "group.json", "study.json")
@@ -19,7 +19,7 @@ DATASET_FILES = (".jsonl", ".csv", ".parquet")
 
 def deployments(incomplete: str) -> list[str]:
     """Bundled deployments, and YAML files of the current folder."""
-    from tts.build import paths
+    from tts.base import paths
 
     bundled = (file.stem for file in paths.deployments_dir().glob("*.yaml"))
     return _matching(incomplete, [*sorted(bundled), *_files(".yaml", ".yml")])
@@ -44,8 +44,8 @@ def datasets(incomplete: str) -> list[str]:
 
 def runs(incomplete: str) -> list[str]:
     """Folders of runs, comparisons and studies, the newest first."""
-    from tts.build import paths
-    from tts.build.errors import TtsError
+    from tts.base import paths
+    from tts.base.errors import TtsError
 
     places = [Path("runs")]
     with suppress(TtsError):  # TTS_HOME is no folder: the command itself says so

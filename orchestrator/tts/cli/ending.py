@@ -3,7 +3,7 @@
 | exit code | when |
 |---|---|
 | 0 | it did what it was asked |
-| 1, 2 | an error meant for the user (tts.build.errors), a wrong option, no memory left |
+| 1, 2 | an error meant for the user (tts.base.errors), a wrong option, no memory left |
 | 70 | a bug of ours; the traceback is in a file of the user's state (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
 | 141 | whoever read its output went away, as in `tts report RUN | head -1` |
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from tts.build.shown_text import shown
+from tts.base.shown_text import shown
 
 from . import json_output
 from .json_output import CommandError, ErrorDocument
@@ -52,7 +52,7 @@ def ended(command: Callable[[], object]) -> int:
 
     An exit that the command itself decides (SystemExit) passes.
     """
-    from tts.build.errors import TtsError
+    from tts.base.errors import TtsError
 
     json_output.printed = False
     _open_standard_streams()
@@ -167,8 +167,8 @@ def _print_anything() -> None:
 
 def _as_utf8(argument: str) -> str:
     """An argument's bytes read as UTF-8, whatever the locale says; raises ConfigError."""
-    from tts.build.errors import ConfigError
-    from tts.build.input_files import Unreadable, as_text
+    from tts.base.errors import ConfigError
+    from tts.base.input_files import Unreadable, as_text
 
     try:
         return as_text(os.fsencode(argument))
@@ -216,8 +216,8 @@ def _bugs_folder() -> Path | None:
     """Where tracebacks are kept; None, for the folder of temporary files, if it cannot be made."""
     import platformdirs
 
-    from tts.build.errors import ConfigError
-    from tts.build.private import private_folder
+    from tts.base.errors import ConfigError
+    from tts.base.private import private_folder
 
     try:
         return private_folder(platformdirs.user_state_path("tts-toolkit") / "bugs")

@@ -70,7 +70,7 @@ def render(
     ] = None,
 ) -> None:
     """Render the Triton model repository of a deployment, and manifests."""
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
     from tts.build.resolve import open_deployment
     from tts.build.spec import load_deployment
     from tts.checks.after_build import BEFORE_DEPLOY
@@ -134,7 +134,7 @@ def _left_to_do(
 
     `source` is what the user called the deployment, `missing` the engines that are not built here.
     """
-    from tts.build import paths
+    from tts.base import paths
 
     notes = []
     if manifests and deployment.server.grpc_port == "auto":

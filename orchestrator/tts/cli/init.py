@@ -121,8 +121,8 @@ def init(
 
     What you leave out has the defaults that suit this machine.
     """
+    from tts.base.errors import ConfigError
     from tts.build.draft import as_text, drafted
-    from tts.build.errors import ConfigError
     from tts.checks.drafting import ask_server, this_machine, with_format, with_system_prompt
     from tts.reports.console import say
 
@@ -176,7 +176,7 @@ def _named(
     ask: Callable[[str], NamedServer],
 ) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
     from tts.checks.drafting import compiled_model, is_url, served_model
     from tts.reports.console import say
 
@@ -233,7 +233,7 @@ def _started_here() -> Target:
 
 def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
     """Raise ConfigError for a target that these models cannot have."""
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
 
     both = {"generator": writes, "verifier": judges}
     compiled = [name for name, each in both.items() if each.is_compiled]
@@ -254,7 +254,7 @@ def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
 
 def _with_gpu(machine: Machine, given: str | None) -> Machine:
     """The machine that the file is for: with the GPUs that are here, or of a kind that is named."""
-    from tts.build.errors import ConfigError, did_you_mean
+    from tts.base.errors import ConfigError, did_you_mean
     from tts.build.tensorrt.gpus import GPUS
 
     if given is None and machine.gpu is None:
@@ -272,7 +272,7 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
 
 
 def _format(given: str | None, judges: _Named) -> str | None:
-    from tts.build.errors import ConfigError, did_you_mean
+    from tts.base.errors import ConfigError, did_you_mean
     from tts.build.spec import FORMATS
 
     if given is not None and given not in FORMATS:
@@ -318,8 +318,8 @@ def _no_gpu(machine: Machine) -> str:
 
 
 def _require_free(file: Path, *, force: bool) -> None:
-    from tts.build.errors import ConfigError
-    from tts.build.user_paths import is_folder, is_there
+    from tts.base.errors import ConfigError
+    from tts.base.user_paths import is_folder, is_there
 
     place = file.expanduser()
     if is_folder(place):
@@ -333,7 +333,7 @@ def _require_free(file: Path, *, force: bool) -> None:
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
 
     try:
         with file.expanduser().open("w" if force else "x", encoding="utf-8") as stream:

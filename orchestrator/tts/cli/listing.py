@@ -77,11 +77,11 @@ def list_names(
 
 def _deployments() -> list[ListedDeployment]:
     """Each bundled deployment, from its file alone: no checkpoint is looked at."""
-    from tts.build import paths
-    from tts.build.input_files import read_text
+    from tts.base import paths
+    from tts.base.input_files import read_text
+    from tts.base.user_paths import is_folder
+    from tts.base.yaml_text import parse_yaml
     from tts.build.spec import bundled_deployments
-    from tts.build.user_paths import is_folder
-    from tts.build.yaml_text import parse_yaml
 
     rows = []
     for name in bundled_deployments():
@@ -132,7 +132,7 @@ def _strategies() -> list[ListedStrategy]:
 
 
 def _datasets() -> list[ListedDataset]:
-    from tts.build.user_paths import is_there
+    from tts.base.user_paths import is_there
     from tts.datasets.known import KNOWN, cached_file
 
     demo = "Chains of whole-number operations that the demo pair has learned, made by a seed."

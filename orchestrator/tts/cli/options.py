@@ -73,7 +73,7 @@ _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 def usable(given: _Paths) -> _Paths:
     """The callback of options that take paths: refuses one that no file can have."""
-    from tts.build.input_files import Unreadable, require_path
+    from tts.base.input_files import Unreadable, require_path
 
     for path in given if isinstance(given, list) else [given]:
         try:

@@ -74,7 +74,7 @@ def plan(
 
 
 def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    from tts.build.errors import CheckpointError, ConfigError
+    from tts.base.errors import CheckpointError, ConfigError
     from tts.build.started.command import command_of
     from tts.build.started.memory import budgets, plan_started
     from tts.reports.memory_plan import print_budgets, print_memory_plan
@@ -115,8 +115,8 @@ def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json:
 
 
 def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    from tts.build.errors import ConfigError
-    from tts.build.machine_limits import memory_limit
+    from tts.base.errors import ConfigError
+    from tts.base.machine_limits import memory_limit
     from tts.build.openvino.memory import plan_host_memory
     from tts.reports.memory_plan import print_host_memory
 

@@ -78,7 +78,7 @@ def report(
     costs, trees. Without a common problem the command fails. The page shows figures and search
     trees and opens without network. It is written to the run's folder, or beside those of several.
     """
-    from tts.build.errors import RunError
+    from tts.base.errors import RunError
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
     from tts.lab.study.study_run import finished_study
@@ -184,8 +184,8 @@ def list_recorded(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs that were recorded, newest first."""
-    from tts.build import paths
-    from tts.build.user_paths import is_there
+    from tts.base import paths
+    from tts.base.user_paths import is_there
     from tts.reports.console import consoles, say
     from tts.reports.terminal import listed_table
     from tts.runs.listing import list_runs
@@ -249,7 +249,7 @@ def export(
 
     A finished run has both tables in its folder: answers.jsonl and answers.csv.
     """
-    from tts.build.errors import RunError
+    from tts.base.errors import RunError
     from tts.reports.console import say
     from tts.runs.answers import answers_of, as_table
     from tts.runs.files import write_whole

@@ -436,9 +436,9 @@ def _is_file_of_problems(text: str) -> bool:
     Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
     is not there.
     """
-    from tts.build.input_files import Unreadable, is_file, require_path
+    from tts.base.input_files import Unreadable, is_file, require_path
+    from tts.base.user_paths import is_folder
     from tts.build.spec import bundled_deployments
-    from tts.build.user_paths import is_folder
 
     try:
         require_path(text)
@@ -502,8 +502,8 @@ def given_sources(
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
     """A strategy's parameters as `--n` and `--set NAME=VALUE` give them."""
-    from tts.build.input_files import Unreadable
-    from tts.build.yaml_text import parse_yaml
+    from tts.base.input_files import Unreadable
+    from tts.base.yaml_text import parse_yaml
     from tts.strategies.names import TEXTS
 
     parameters: dict[str, Any] = {} if n is None else {"n": n}

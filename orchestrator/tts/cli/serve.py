@@ -23,7 +23,7 @@ def serve(
     Compiled engines are served by Triton, others by their own servers. One that dies is started
     again.
     """
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
     from tts.build.resolve import open_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.progress import ProgressLines

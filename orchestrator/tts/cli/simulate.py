@@ -136,8 +136,8 @@ def simulate(
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
     """
+    from tts.base.user_paths import is_folder, is_there
     from tts.build.resolve import open_deployment
-    from tts.build.user_paths import is_folder, is_there
     from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
     from tts.reports.console import consoles, say
@@ -227,7 +227,7 @@ def print_best_placements(
     as_json: bool = False,
 ) -> None:
     """Simulate every placement on so many GPUs that fits, and print which is the fastest."""
-    from tts.build.errors import ConfigError
+    from tts.base.errors import ConfigError
     from tts.build.tensorrt.gpus import gpus_of
     from tts.build.tensorrt.placements import placed
     from tts.lab.bench.simulated_run import PlacedRun, advice_of, simulate_placements

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.engines.wire import EBNF, Guide
 
 from .deterministic import rules_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 
 from .regular import EMPTY, Automaton, Chars, Choice, Node, Ranges, Ref, Repeat, Seq
 

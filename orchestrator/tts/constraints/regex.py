@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 
 from .regular import (
     EMPTY,

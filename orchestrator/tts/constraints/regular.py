@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 
 MAX_STATES = 20_000
 """Most states of an automaton: more take seconds to check, and to compile in the engine."""

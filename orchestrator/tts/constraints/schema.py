@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from tts.build.errors import ConfigError
-from tts.build.input_files import Unreadable, parse_json
+from tts.base.errors import ConfigError
+from tts.base.input_files import Unreadable, parse_json
 
 from .deterministic import is_plain, rules_of
 from .regex import parse_regex

@@ -13,8 +13,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from tts.build.errors import ConfigError
-from tts.build.input_files import Unreadable, parse_json
+from tts.base.errors import ConfigError
+from tts.base.input_files import Unreadable, parse_json
 from tts.engines.generate_request import MAX_GUIDE_BYTES
 
 from .deterministic import is_plain, rules_of

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.engines.generate_request import MAX_GUIDE_BYTES
 from tts.engines.guide_grammar import check_grammar
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from tts.build.input_files import Unreadable
+from tts.base.input_files import Unreadable
 from tts.grading import extract_gsm8k_answer
 
 AnswerKind = Literal["text", "gsm8k", "number", "decimal-comma", "letter", "index"]

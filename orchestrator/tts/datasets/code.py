@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tts.build.input_files import Unreadable
+from tts.base.input_files import Unreadable
 from tts.grading.code_tests import tests_of
 
 HUMANEVAL: Final = """\

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import DatasetError
-from tts.build.input_files import Unreadable
+from tts.base.errors import DatasetError
+from tts.base.input_files import Unreadable
 from tts.grading.code_tests import require_tests, tests_of
 from tts.problem import Problem, Turn
 from tts.runs.folder import history_of

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.build import paths
-from tts.build.errors import DatasetError
-from tts.build.user_paths import is_folder
+from tts.base import paths
+from tts.base.errors import DatasetError
+from tts.base.user_paths import is_folder
 
 PREFIX = "hf:"
 BRANCH = "refs/convert/parquet"

@@ -19,9 +19,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
-from tts.build import paths
-from tts.build.errors import DatasetError
-from tts.build.input_files import is_file
+from tts.base import paths
+from tts.base.errors import DatasetError
+from tts.base.input_files import is_file
 
 from .answers import AnswerKind
 from .rows import Columns

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from tts.build.errors import DatasetError, RunError, did_you_mean
-from tts.build.input_files import Unreadable, is_file, require_path
-from tts.build.user_paths import is_there
+from tts.base.errors import DatasetError, RunError, did_you_mean
+from tts.base.input_files import Unreadable, is_file, require_path
+from tts.base.user_paths import is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem, digest_of
 from tts.runs.folder import PROBLEMS, read_problems

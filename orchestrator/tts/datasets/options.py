@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TypeVar, cast, get_args
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.problem import Problem
 from tts.runs.config import RunConfig
 

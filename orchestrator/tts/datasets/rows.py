@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
-from tts.build.errors import DatasetError
-from tts.build.extras import how_to_install
-from tts.build.input_files import Unreadable, as_text, parse_json, read_text, require_text
+from tts.base.errors import DatasetError
+from tts.base.extras import how_to_install
+from tts.base.input_files import Unreadable, as_text, parse_json, read_text, require_text
 
 MAX_LINE_BYTES = 1_000_000
 """Longest line of a JSONL or CSV file: the line of one problem."""

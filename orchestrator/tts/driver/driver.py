@@ -20,7 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from tts.build.errors import DeadlineExceeded, SearchError
+from tts.base.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import RequestRefused
+from tts.base.errors import RequestRefused
 from tts.build.spec import Role
 from tts.engines.wire import Guide
 

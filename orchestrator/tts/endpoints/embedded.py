@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tts.build.errors import (
+from tts.base.errors import (
     EndpointError,
     EndpointTimeout,
     EndpointUnavailable,

@@ -23,7 +23,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import ConfigError, FunctionError, RequestRefused
+from tts.base.errors import ConfigError, FunctionError, RequestRefused
 from tts.build.tokenizer import Tokenizer
 
 from .base import (

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable
+from tts.base.errors import EndpointTimeout, EndpointUnavailable
 
 PATIENCE_S = 60.0
 """From the first failure of a request to the last time it is sent again, at most."""

@@ -14,7 +14,7 @@ import math
 from asyncio import timeout
 from types import TracebackType
 
-from tts.build.errors import EndpointTimeout
+from tts.base.errors import EndpointTimeout
 from tts.build.spec import ANSWER_TIMEOUT_S
 
 

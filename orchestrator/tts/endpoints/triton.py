@@ -19,8 +19,8 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from tts.build.errors import EndpointError, EndpointUnavailable, RequestError
-from tts.build.owner import require_unforked
+from tts.base.errors import EndpointError, EndpointUnavailable, RequestError
+from tts.base.owner import require_unforked
 from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
 from tts.engines.responses import first_probability

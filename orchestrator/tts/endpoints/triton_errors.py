@@ -13,7 +13,7 @@ from types import TracebackType
 
 import grpc
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.engines import wire
 from tts.serving.contract import passing_failures
 

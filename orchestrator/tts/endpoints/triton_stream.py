@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from tts.build.errors import EndpointError
+from tts.base.errors import EndpointError
 from tts.engines import wire
 
 from .base import NewTokens

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 
 from .answer.completions import chat_completions, completions, responses
 from .draining import DRAINING, cut_off, refused

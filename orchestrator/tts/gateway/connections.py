@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 
 BACKLOG = 1024
 HEADERS_TIMEOUT_S = 10

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tts.build import paths
-from tts.build.errors import ConfigError
-from tts.build.private import private_folder
+from tts.base import paths
+from tts.base.errors import ConfigError
+from tts.base.private import private_folder
 
 WAIT_S = 5.0
 """How long another program's write is waited for."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tts.build.errors import Terminated
+from tts.base.errors import Terminated
 
 from .observability import ServedRequest
 from .openai.errors import ApiError

@@ -24,7 +24,7 @@ from typing import Any
 
 from prometheus_client import make_asgi_app
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.resolve import open_deployment
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment

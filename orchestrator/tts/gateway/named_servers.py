@@ -25,8 +25,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tts.build.errors import ConfigError, TtsError
-from tts.build.input_files import Unreadable, read_text
+from tts.base.errors import ConfigError, TtsError
+from tts.base.input_files import Unreadable, read_text
 from tts.session.replicas import Replicas
 
 LOOK_S = 0.5

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting import Models

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 
 from .draining import refused
 from .exchange import Exchange

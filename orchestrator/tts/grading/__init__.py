@@ -14,7 +14,7 @@
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
-| worker | the child process: what it answers, within the limits of tts.build.worker_process |
+| worker | the child process: what it answers, within the limits of tts.base.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
 | grader | the public `Grader`: the worker processes, and what they have replied |
 | code_blocks | the code of a completion |

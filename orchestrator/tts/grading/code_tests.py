@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 
 from .code_blocks import defines
 

@@ -14,8 +14,8 @@ from types import TracebackType
 
 from msgspec import convert
 
-from tts.build.owner import Owner
-from tts.build.worker_process import Loss, WorkerLost, WorkerProcess
+from tts.base.owner import Owner
+from tts.base.worker_process import Loss, WorkerLost, WorkerProcess
 
 from .problem import ProblemGrader, Reply
 from .sketch import Parsed

@@ -1,7 +1,7 @@
 """The child process that runs math-verify: `python -m tts.grading.worker MB SECONDS`.
 
 A request is `["read", answer]` or `["compare", prediction, reference]`, its answer
-`[kind, content]`: a sketch of the answer, or a verdict. `tts.build.worker_process` has the rest.
+`[kind, content]`: a sketch of the answer, or a verdict. `tts.base.worker_process` has the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from tts.build.worker_process import serve
+from tts.base.worker_process import serve
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import EndpointError, ServerError, TtsError
+from tts.base.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
 from tts.session import AsyncSession, Result, RunProgress
 from tts.session.event_loop import interruptible

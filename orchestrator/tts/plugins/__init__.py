@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tts.base.errors import CheckpointError
 from tts.build.chat_template import TemplateFailed
-from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorRole
 from tts.build.thinking import Thinking, own_marks
 from tts.build.thinking_families import without_switches

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.build.tokenizer import Ids
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import ScoreCall

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import Progress
 from rich.segment import Segment
 
-from tts.build.shown_text import shown
+from tts.base.shown_text import shown
 
 _quiet = False
 

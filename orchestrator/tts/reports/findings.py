@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from tts.build.findings import Finding
+    from tts.base.findings import Finding
     from tts.checks.observation import Observation, State
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tts.build.machine_limits import MemoryLimit
+from tts.base.machine_limits import MemoryLimit
 from tts.build.openvino.memory import MIB, HostMemoryPlan, gib
 from tts.build.spec import Deployment, Role
 from tts.build.started.memory import Budget

@@ -20,7 +20,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.checks import check_run
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import (

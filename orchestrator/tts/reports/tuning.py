@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from tts.base.errors import ConfigError
 from tts.build.deployment_edit import Field, with_values
-from tts.build.errors import ConfigError
 from tts.lab.tuning.analysis import SHARE, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 
 from .folder import (
     CONFIG,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tts.build.errors import RunDamaged
+from tts.base.errors import RunDamaged
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierCommand
 from tts.scheduling import ScheduleName, SpeculationName

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, cast
 
-from tts.build.input_files import MAX_JSON_BYTES, as_text, read_open
-from tts.build.private import PRIVATE
+from tts.base.input_files import MAX_JSON_BYTES, as_text, read_open
+from tts.base.private import PRIVATE
 
 Mode = Literal["rb", "r+b", "ab", "a+b", "xb"]
 
@@ -55,7 +55,7 @@ def open_file(file: Path, mode: Mode = "rb") -> BinaryIO:
 
 
 def read_text(file: Path, most: int = MAX_JSON_BYTES) -> str:
-    """The text of a file; raises OSError and, as `tts.build.input_files`, Unreadable."""
+    """The text of a file; raises OSError and, as `tts.base.input_files`, Unreadable."""
     with open_file(file) as stream:
         return as_text(read_open(stream, most))
 

@@ -24,10 +24,10 @@ from zlib import crc32
 
 import msgspec
 
-from tts.build import paths
-from tts.build.errors import RunError
-from tts.build.input_files import Unreadable, parse_json
-from tts.build.user_paths import is_folder, is_there
+from tts.base import paths
+from tts.base.errors import RunError
+from tts.base.input_files import Unreadable, parse_json
+from tts.base.user_paths import is_folder, is_there
 from tts.problem import Problem, Turn
 
 from .files import make_folder, open_file, read_text, sync_folder, write_whole

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import RunDamaged
-from tts.build.user_paths import is_there
+from tts.base.errors import RunDamaged
+from tts.base.user_paths import is_there
 
 from .config import CIRCUMSTANCES, RunConfig, parse_config
 from .folder import (

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from tts.build.errors import RunDamaged, RunError, TtsError
-from tts.build.user_paths import is_closed, is_folder, is_there
+from tts.base.errors import RunDamaged, RunError, TtsError
+from tts.base.user_paths import is_closed, is_folder, is_there
 
 from .config import RunConfig, parse_config
 from .files import open_file

@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 import psutil
 
-from tts.build.errors import RunError
-from tts.build.input_files import Unreadable
-from tts.build.user_paths import is_folder
+from tts.base.errors import RunError
+from tts.base.input_files import Unreadable
+from tts.base.user_paths import is_folder
 
 from .files import make_folder, open_file, read_text
 from .folder import writing

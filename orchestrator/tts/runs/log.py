@@ -30,7 +30,7 @@ from zlib import crc32
 
 import msgspec
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 
 from .events import VERSION, AnyEvent, Event, SessionBegan, decode, encode
 from .files import open_file, replacing, sync_folder

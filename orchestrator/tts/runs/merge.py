@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import RunDamaged
+from tts.base.errors import RunDamaged
 
 from .events import (
     VERSION,

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.search import NodePath
 
 from .config import RunConfig

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 from tts.search import Decision, ResumedWork, Scored
 
 from .events import ProblemSolved, thoughts_of

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tts.build.errors import RunError, TtsError
+from tts.base.errors import RunError, TtsError
 from tts.strategies.strategy import Vote
 
 from .config import RunConfig, read_run_config

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 import msgspec
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.search import Limit
 from tts.strategies.strategy import Vote
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.build.tokenizer import Ids
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from tts.build.errors import ConfigError, DatasetError, SessionError
-from tts.build.owner import Owner
+from tts.base.errors import ConfigError, DatasetError, SessionError
+from tts.base.owner import Owner
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import EndpointUnavailable, ServerError
 from tts.build.builder import build_if_quick, require_current
-from tts.build.errors import EndpointUnavailable, ServerError
 from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment, VerifierRole
 from tts.checks.requirements import require_gpu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment
 from tts.datasets.demo import why_outside
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
-from tts.build import paths
-from tts.build.errors import CheckpointError, ConfigError
+from tts.base import paths
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.spec import Deployment, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine

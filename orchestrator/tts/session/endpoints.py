@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import (
     NO_PROMPTS,

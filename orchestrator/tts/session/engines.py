@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tts.build.errors import ServerError, SessionError
+from tts.base.errors import ServerError, SessionError
 from tts.build.sandbox import Sandbox
 from tts.build.spec import Deployment, Role, VerifierCommand
 from tts.endpoints.base import Connection, Generator, Verifier

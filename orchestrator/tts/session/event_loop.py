@@ -23,8 +23,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from tts.build.errors import Interrupted, SessionError, Terminated
-from tts.build.owner import Owner
+from tts.base.errors import Interrupted, SessionError, Terminated
+from tts.base.owner import Owner
 
 P = ParamSpec("P")
 T = TypeVar("T")

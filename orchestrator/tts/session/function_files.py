@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import ConfigError
-from tts.build.input_files import Unreadable, is_file, read_bytes
+from tts.base.errors import ConfigError
+from tts.base.input_files import Unreadable, is_file, read_bytes
 from tts.build.spec import Deployment, VerifierFunction
 from tts.endpoints.functions import failed, require_endpoints
 from tts.runs.config import FunctionSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tts.build.errors import FunctionError
+from tts.base.errors import FunctionError
 from tts.endpoints.functions import Caller, described, failed, name_of
 from tts.grading import Outcome, Reason, Verdict, canonical, is_integer
 from tts.search import AnswerForm

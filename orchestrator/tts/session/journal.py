@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.driver import EndedRequest, IdleEngine, Record, SharedScore, Started, UsedGuess
 from tts.runs import events
 from tts.runs.log import RunLog

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from tts.build.errors import FunctionError, TtsError
+from tts.base.errors import FunctionError, TtsError
 from tts.endpoints.functions import described, failed, name_of, place_of
 from tts.search import (
     Completion,

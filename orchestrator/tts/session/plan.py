@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tts.build.errors import CheckpointError, ConfigError, RunError
-from tts.build.input_files import is_file
+from tts.base.errors import CheckpointError, ConfigError, RunError
+from tts.base.input_files import is_file
 from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
 from tts.build.spec import (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver, Submission
 from tts.problem import Problem
 from tts.search import Generated, NodePath, Scored, Search, SearchResult, Thought

@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from typing import TypeGuard, TypeVar
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.problem import ROLES, Problem, Turn
 

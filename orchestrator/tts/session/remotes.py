@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tts.build.errors import (
+from tts.base.errors import (
     EndpointUnavailable,
     ServerError,
     TtsError,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
+from tts.base.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
 from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
 from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.endpoints.base import (
     GenerateCall,

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.runs.events import Resources
 from tts.runs.log import RunLog
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from tts.build import paths
-from tts.build.errors import RunError
-from tts.build.user_paths import is_there
+from tts.base import paths
+from tts.base.errors import RunError
+from tts.base.user_paths import is_there
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.runs.answers import write_answers

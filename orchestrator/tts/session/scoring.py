@@ -18,7 +18,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from tts.build.errors import DatasetError, RequestRefused
+from tts.base.errors import DatasetError, RequestRefused
 from tts.build.verifiers.prompted import Prompted
 from tts.driver.policy import policy_of
 from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult, together

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from tts.build.errors import EndpointError, Interrupted, ServerError
+from tts.base.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
 from tts.engines.loading import OPEN, Stage
 from tts.serving.command.ports import Addresses

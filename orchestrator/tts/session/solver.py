@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from tts.build.errors import EndpointTimeout, TtsError
+from tts.base.errors import EndpointTimeout, TtsError
 from tts.grading import Equality
 from tts.grading.code import CodeGrader, ProblemTests, SameText
 from tts.grading.code_blocks import extract_code

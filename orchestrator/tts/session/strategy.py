@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tts.build.errors import ConfigError, TtsError
+from tts.base.errors import ConfigError, TtsError
 from tts.build.spec import Deployment
 from tts.endpoints.functions import failed, name_of, place_of
 from tts.grading.votes import answer_form

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 from itertools import chain
 
-from tts.build.errors import ConfigError, did_you_mean
+from tts.base.errors import ConfigError, did_you_mean
 from tts.grading import votes
 from tts.plugins import PluginGroup, package_of
 from tts.search import (

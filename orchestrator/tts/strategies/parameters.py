@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tts.build.errors import ConfigError, did_you_mean
-from tts.build.input_files import Unreadable, read_text, require_path
+from tts.base.errors import ConfigError, did_you_mean
+from tts.base.input_files import Unreadable, read_text, require_path
 from tts.build.spec import Deployment, VerifierCommand, VerifierFunction, explain
 from tts.build.verifiers.dialogue import what_is_scored
 from tts.constraints import answer_constraint

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from tts.build.errors import ConfigError, did_you_mean
+from tts.base.errors import ConfigError, did_you_mean
 from tts.build.spec import explain
 from tts.grading import boxed_answer, extract_answer
 from tts.search import SearchConfig

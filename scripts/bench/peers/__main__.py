@@ -44,7 +44,7 @@ from scripts.bench.common import cpu_s, family_of, machine, spread_of, table_of
 from scripts.lock import fetch_cpu_torch
 from scripts.programs import ROOT, TTS
 from scripts.serving import end, free_port, serving
-from tts.build import paths
+from tts.base import paths
 from tts.datasets.load import load_problems
 from tts.runs.statistics import wilson
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from scripts.robustness.commands import build_demo, processes, serve
-from tts.build import paths
+from tts.base import paths
 
 from .runs import Run, leftovers, send
 

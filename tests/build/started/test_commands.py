@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.bundled import BUNDLED
 
-from tts.build.errors import TtsError
+from tts.base.errors import TtsError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES, unknown_options

@@ -5,7 +5,7 @@ import copy
 import pytest
 import yaml
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.spec import (
     Deployment,
     RemoteGenerator,

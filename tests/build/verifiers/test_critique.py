@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tts.build.errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError, ConfigError
 from tts.build.spec import VerifierSpec
 from tts.build.spec.critique import CritiqueSpec, VerdictSpec
 from tts.build.spec.critique_presets import PRESETS

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.endpoints.openai.stand_in import recording
 
-from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.base.errors import EndpointError, EndpointUnavailable
 from tts.endpoints.openai import answers
 from tts.endpoints.openai.dialects import (
     DIALECTS,

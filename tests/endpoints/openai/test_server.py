@@ -19,7 +19,7 @@ from tests.endpoints.openai.stand_in import (
     streamed,
 )
 
-from tts.build.errors import (
+from tts.base.errors import (
     ConfigError,
     EndpointError,
     EndpointTimeout,

@@ -17,7 +17,7 @@ from tests.endpoints.openai.stand_in import (
     streamed,
 )
 
-from tts.build.errors import EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints.base import Shaping
 from tts.endpoints.openai.dialects import TRTLLM, log_probs_of
 from tts.endpoints.openai.http_client import Http

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.endpoints.openai.stand_in import ROOT, TOKENIZER, StandIn, log_prob
 
-from tts.build.errors import EndpointError, RequestRefused, ServerError
+from tts.base.errors import EndpointError, RequestRefused, ServerError
 from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import TEXT, answers, chunks_of
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.engines.wire import EBNF, Guide
 from tts.gateway.answer.generation import TextGenerator

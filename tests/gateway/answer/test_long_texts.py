@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ContentBlocked
+from tts.base.errors import ContentBlocked
 from tts.gateway.answer.prompts import LONG, filtered
 from tts.gateway.safety import FilterChain
 

@@ -8,7 +8,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from tests.gateway.in_process import RESPONSES, Says
 
-from tts.build.errors import EndpointUnavailable
+from tts.base.errors import EndpointUnavailable
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import read_request
 from tts.gateway.openai.responses import ResponsesRequest, as_chat

@@ -3,7 +3,7 @@ import sys
 import pytest
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.gateway.observability import Recorder, ServedRequest, telemetry_of
 from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES
 

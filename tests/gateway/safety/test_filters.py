@@ -1,12 +1,12 @@
 import pytest
 from tests.strategies.installed import install
 
-from tts.build.errors import ConfigError, ContentBlocked
+from tts.base.errors import ConfigError, ContentBlocked
 from tts.gateway.safety import filters
 from tts.gateway.safety.filters import Chained, FilterChain, Whole
 
 SOURCE = """
-from tts.build.errors import ContentBlocked
+from tts.base.errors import ContentBlocked
 
 class EverySecond:
     at = 0

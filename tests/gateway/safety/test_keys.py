@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.gateway.database import DatabaseUnusable, database, database_file
 from tts.gateway.ledger import Ledger
 from tts.gateway.observability import read_requests

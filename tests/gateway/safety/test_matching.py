@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError, ContentBlocked
+from tts.base.errors import ConfigError, ContentBlocked
 from tts.gateway.safety import matching
 from tts.gateway.safety.matching import REDACTED, Matcher, Matching, pattern_rule, term_rule
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tts.build.errors import ConfigError, ContentBlocked
+from tts.base.errors import ConfigError, ContentBlocked
 from tts.gateway.safety.filters import FilterChain, read_rules
 from tts.gateway.safety.matching import REDACTED
 

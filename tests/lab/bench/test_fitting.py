@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.lab.bench.runs import WANTED
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.lab.bench.fitting import PILOT_PROBLEMS, fit_n, pilot_of
 from tts.lab.bench.group_run import run_all
 from tts.lab.bench.sharded_run import merge_runs

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedVerifier
 from tests.lab.bench.runs import ALL, WANTED, Said, edit
 
-from tts.build.errors import ConfigError, EndpointTimeout, RunDamaged, RunError
+from tts.base.errors import ConfigError, EndpointTimeout, RunDamaged, RunError
 from tts.lab import campaign
 from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.lab.bench.runs import ALL, WANTED, edit
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.cli import app
 from tts.cli.ending import BUG, ended
 from tts.lab.bench.group_run import run_all

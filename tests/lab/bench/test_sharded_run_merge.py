@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.lab.bench.runs import WANTED as OF_THREE
 from tests.runs.logs import log_bytes
 
-from tts.build.errors import RunDamaged, RunError
+from tts.base.errors import RunDamaged, RunError
 from tts.lab.bench.sharded_run import merge_runs
 from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.lab.bench.runs import WANTED as OF_THREE
 
-from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
+from tts.base.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
 from tts.lab.bench import sharded_run
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer

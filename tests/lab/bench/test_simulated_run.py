@@ -12,7 +12,7 @@ from tests.bundled import BUNDLED, FOR_GPUS
 from tests.runs.replay.recordings import recorded_run
 from typer.testing import CliRunner
 
-from tts.build.errors import ConfigError, TtsError
+from tts.base.errors import ConfigError, TtsError
 from tts.build.spec import deployment_file, load_deployment
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import Placement, placed, placements

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.lab.scoring.labelled_files import first_wrong, read_chains
 
 STEPS = ["One.", "Two.", "Three."]

@@ -7,7 +7,7 @@ import pytest
 from tests.build.sandboxes import OPEN
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
-from tts.build.errors import DatasetError, FunctionError, RunError
+from tts.base.errors import DatasetError, FunctionError, RunError
 from tts.build.spec import load_deployment
 from tts.lab.observer import Observer
 from tts.lab.scoring.measurement import measure

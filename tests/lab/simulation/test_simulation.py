@@ -13,7 +13,7 @@ import pytest
 from tests.lab.simulation.scenarios import scenario
 from typer.testing import CliRunner
 
-from tts.build.errors import DatasetError
+from tts.base.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import Gpu, Sharing
 from tts.driver import Driver

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.lab.study.cells import FULL, QUICK, Cell, CellRun
 from tts.lab.study.folder import StudyConfig, create_study, read_study, run_folder
 from tts.lab.study.study_run import in_words

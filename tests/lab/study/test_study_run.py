@@ -6,9 +6,9 @@ import shutil
 import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
+from tts.base.errors import RunError, ServerError
+from tts.base.paths import deployments_dir
 from tts.build.checkpoint import CHECKPOINT_FILES
-from tts.build.errors import RunError, ServerError
-from tts.build.paths import deployments_dir
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.lab import campaign as runs

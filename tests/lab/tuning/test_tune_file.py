@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.tuning.samples import LOADS
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.engines.simulated import Affine
 from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import LoadSample, Measured

@@ -8,7 +8,7 @@ import pytest
 from tests.lab.tuning.samples import LOADS, samples_of
 from tests.runs.replay.recordings import recorded_run
 
-from tts.build.errors import Interrupted, RunError
+from tts.base.errors import Interrupted, RunError
 from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.measure import Measured

@@ -7,7 +7,7 @@ import typer
 from tests.reports.page.runs import write_run
 from typer.testing import CliRunner
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary

@@ -10,7 +10,7 @@ import re
 import pytest
 from tests.reports.page.runs import HOSTILE, write_run
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.reports.figures.figure import Figure
 from tts.reports.page import write_page
 from tts.reports.page.of_runs import facts_of

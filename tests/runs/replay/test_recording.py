@@ -13,7 +13,7 @@ from tests.runs.logs import log_bytes
 from tests.runs.replay.recordings import FEW, load, record, replay
 from tests.runs.test_token_requests import SEMANTICS
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.endpoints.base import GenerateCall
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, digest_of, simulate

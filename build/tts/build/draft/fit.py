@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import ConfigError
+from tts.base.errors import ConfigError
+
 from ..openvino.memory import gib, plan_host_memory
 from ..spec import PRECISIONS, Deployment, EngineSpec, Precision, VerifierSpec
 from ..started.memory import plan_started

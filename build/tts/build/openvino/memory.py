@@ -24,10 +24,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tts.base.errors import ConfigError
+from tts.base.machine_limits import memory_available, memory_limit
+
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
-from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
-from ..machine_limits import memory_available, memory_limit
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
 from .transformer import SCORE_LOGITS, label_precision

@@ -7,8 +7,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from .. import extras
-from ..errors import ConfigError
+from tts.base import extras
+from tts.base.errors import ConfigError
+
 from ..spec import PRECISIONS, Precision, Role
 
 BF16_FLAG = "avx512_bf16"

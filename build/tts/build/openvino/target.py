@@ -8,11 +8,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from .. import paths
+from tts.base import paths
+from tts.base.errors import BuildError
+from tts.base.extras import how_to_install
+
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
-from ..errors import BuildError
-from ..extras import how_to_install
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
 from ..spec import VerifierRole, VerifierSpec

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tts.base.machine_limits import usable_cores
+
 from ..inputs import EngineInputs, Inputs
-from ..machine_limits import usable_cores
 from ..spec import Deployment, Role
 from ..tensorrt.engine_memory import parameters
 

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from tts.base.errors import CheckpointError
+
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
-from ..errors import CheckpointError
 from ..model_config import ModelConfig
 from ..spec import Precision
 from ..weights import Array

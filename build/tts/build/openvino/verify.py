@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tts.base.errors import BuildError
+
 from ..checkpoint import Checkpoint
-from ..errors import BuildError
 from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array

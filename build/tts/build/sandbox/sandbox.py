@@ -27,8 +27,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
-from ..machine_limits import usable_cores
+from tts.base.errors import ConfigError
+from tts.base.machine_limits import usable_cores
+
 from ..spec.execution import ExecutionSpec
 from . import inside
 from .system_calls import system_call_filter

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 
 from .engine import EngineSpec, Precision

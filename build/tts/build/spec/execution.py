@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from ..input_files import is_file, require_path
+from tts.base.input_files import is_file, require_path
+
 from .calibration import VerifierCalibration
 from .section import FilePath, Parallel, Section
 

@@ -9,12 +9,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from .. import paths
-from ..errors import ConfigError, did_you_mean
+from tts.base import paths
+from tts.base.errors import ConfigError, did_you_mean
+from tts.base.input_files import Unreadable, is_file, read_text, require_path
+from tts.base.user_paths import is_folder, is_there
+from tts.base.yaml_text import parse_yaml
+
 from ..hub_tokenizer import names_repository
-from ..input_files import Unreadable, is_file, read_text, require_path
-from ..user_paths import is_folder, is_there
-from ..yaml_text import parse_yaml
 from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of, with_targets
 from .execution import ExecutionSpec, TextVerifier, VerifierCommand
 from .remote import RemoteSpec

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from ..errors import ConfigError
+from tts.base.errors import ConfigError
+
 from .engine import EngineSpec
 from .generator import GeneratorRole
 from .role import RoleSpec

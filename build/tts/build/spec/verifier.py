@@ -16,7 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from ..input_files import require_path
+from tts.base.input_files import require_path
+
 from .calibration import VerifierCalibration
 from .critique import CritiqueSpec
 from .engine import EngineSpec

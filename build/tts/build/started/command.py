@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import ConfigError
+from tts.base.errors import ConfigError
+
 from ..spec import Deployment, Role, Scores
 from .engine import Options, Start
 from .engines import ENGINES

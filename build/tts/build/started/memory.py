@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError, ConfigError
+
 from ..inputs import Inputs
 from ..model_config import ModelConfig
 from ..spec import (

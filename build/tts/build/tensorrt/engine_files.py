@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import BuildError
-from ..input_files import parse_json, read_text
+from tts.base.errors import BuildError
+from tts.base.input_files import parse_json, read_text
+
 from . import contract
 
 CONFIG_FILE = "config.json"

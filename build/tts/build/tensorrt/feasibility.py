@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ..errors import ConfigError
+from tts.base.errors import ConfigError
+
 from ..model_config import ModelConfig
 from ..spec import PRECISIONS, STARTED, Deployment, Gpu, Role
 from . import contract

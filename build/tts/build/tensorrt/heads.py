@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tts.base.errors import ConfigError
+
 from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
-from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, Role
 from ..weights import DTYPE_NAMES, write_safetensors

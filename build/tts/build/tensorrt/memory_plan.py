@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tts.base.errors import ConfigError
+
 from ..build_plan import QUESTION, STEP
-from ..errors import ConfigError
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec

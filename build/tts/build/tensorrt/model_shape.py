@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tts.base.errors import CheckpointError
+
 from ..checkpoint_files import read_json_object, require_checkpoint_folder
-from ..errors import CheckpointError
 from ..model_config import ARCHITECTURES, MIXTURES, ModelConfig, parse_model_config
 from ..spec import STARTED, Target
 from ..verifiers.head import head_of

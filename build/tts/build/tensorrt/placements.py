@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import TtsError
+from tts.base.errors import TtsError
+
 from ..spec import Deployment, EngineSpec, Role
 from .memory_plan import plan_memory
 

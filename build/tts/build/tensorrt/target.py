@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import paths
+from tts.base import paths
+from tts.base.errors import BuildError
+from tts.base.shown_text import Say
+
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_engine, new_plan
 from ..checkpoint import FileStamp, content_hash
-from ..errors import BuildError
 from ..inputs import EngineInputs, judged_by
 from ..manifest import BuildSettings, EngineConfig
-from ..shown_text import Say
 from ..spec import Deployment, Role, TensorRTSpec, VerifierRole
 from ..verifiers.dialogue import label_ids
 from . import contract

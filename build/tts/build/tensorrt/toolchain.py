@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from ..errors import BuildError
+from tts.base.errors import BuildError
+from tts.base.shown_text import Say
+
 from ..nvidia import require_gpus
-from ..shown_text import Say
 from . import contract
 from .commands import BuildStep, Workspace
 from .docker import docker_run, with_link_targets

@@ -17,7 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError, ConfigError
+
 from ..spec import VerifierRole
 from ..spec.critique import CritiqueSpec, VerdictSpec
 from ..spec.critique_presets import PRESETS, Preset

@@ -16,8 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from tts.base.errors import CheckpointError
+
 from ..checkpoint_files import read_json_object
-from ..errors import CheckpointError
 from ..spec import FORMATS, HeadKind, Scores, VerifierRole
 from ..tokenizer import Ids, Message, Tokenizer
 from .head import HEAD_COLUMNS, Head, head_of

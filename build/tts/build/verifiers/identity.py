@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import paths
+from tts.base import paths
+
 from ..checkpoint import content_hash, file_sha256, stamp_files
 from ..inputs import EngineInputs
 from ..manifest import read_manifest

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import CheckpointError
+from tts.base.errors import CheckpointError
+
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 

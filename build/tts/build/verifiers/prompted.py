@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError, ConfigError
+
 from ..spec import PROMPT_PLACES, VerifierRole
 from ..thinking import thinks_first
 from ..tokenizer import Ids, Tokenizer

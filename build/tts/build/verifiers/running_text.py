@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import CheckpointError
+from tts.base.errors import CheckpointError
+
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 from .dialogue import chat_pieces, head_kind, label_ids

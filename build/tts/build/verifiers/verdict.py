@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError
-from ..extras import how_to_install
+from tts.base.errors import ConfigError
+from tts.base.extras import how_to_install
+
 from ..spec.critique import VerdictSpec
 
 TAIL = 20_000

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tts.build.errors import RequestError
+from tts.base.errors import RequestError
 from tts.build.tensorrt.step_time import StepCost, StepLoad, StepTime
 
 from .kv_cache import BlockLease, PagedCache

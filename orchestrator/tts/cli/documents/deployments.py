@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tts.build.findings import Finding
-from tts.build.machine_limits import MemoryLimit
+from tts.base.findings import Finding
+from tts.base.machine_limits import MemoryLimit
 from tts.build.openvino.memory import HostMemoryPlan
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import Command

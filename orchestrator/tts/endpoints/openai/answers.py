@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tts.build.errors import EndpointError
+from tts.base.errors import EndpointError
 
 LEAST = -1e30
 """The logarithm of no probability at all."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.base.errors import EndpointError, EndpointUnavailable
 from tts.engines.wire import EBNF, Guide
 
 from . import answers

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 
 from ..retry import AskedToWait
 

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
+from tts.base.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
 from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 from tts.engines.generate_request import StopWords

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from tts.build.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
+from tts.base.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
 from tts.build.spec import ANSWER_TIMEOUT_S
 
 from ..retry import retried

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
+from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 from tts.engines.wire import EBNF, Guide
 
 from .capabilities import Capabilities, DialectName

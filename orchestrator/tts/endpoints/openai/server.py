@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable
+from tts.base.errors import EndpointTimeout, EndpointUnavailable
 from tts.build.spec import ANSWER_TIMEOUT_S
 
 from ..retry import PATIENCE_S

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from tts.build.errors import EndpointError, RequestRefused, ServerError
+from tts.base.errors import EndpointError, RequestRefused, ServerError
 from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Tokenizer

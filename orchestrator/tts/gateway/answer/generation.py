@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
 from tts.endpoints.base import GenerateCall, NewTokens, Shaping
 from tts.engines.wire import Guide

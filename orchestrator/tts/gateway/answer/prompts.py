@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from tts.base.errors import CheckpointError, DatasetError
 from tts.build.chat_template import TemplateFailed
 from tts.build.control_tokens import plain as unmarked
-from tts.build.errors import CheckpointError, DatasetError
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
 from tts.problem import Problem

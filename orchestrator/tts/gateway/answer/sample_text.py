@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
 from tts.build.token_texts import token_texts
 from tts.build.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.constraints import answer_constraint
 from tts.constraints.deterministic import rules_of

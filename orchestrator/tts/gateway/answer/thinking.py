@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking, require_budget
 from tts.prompting import Models
 

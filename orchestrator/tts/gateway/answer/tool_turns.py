@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
 

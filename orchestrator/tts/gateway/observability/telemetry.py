@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tts.build.errors import ConfigError
-from tts.build.extras import how_to_install
+from tts.base.errors import ConfigError
+from tts.base.extras import how_to_install
 
 from .record import STAGES, ServedRequest
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import (
+from tts.base.errors import (
     ConfigError,
     ContentBlocked,
     DatasetError,

@@ -31,9 +31,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tts.build.errors import ConfigError
-from tts.build.input_files import Unreadable, read_text
-from tts.build.yaml_text import parse_yaml
+from tts.base.errors import ConfigError
+from tts.base.input_files import Unreadable, read_text
+from tts.base.yaml_text import parse_yaml
 from tts.plugins import PluginGroup, package_of
 
 from .matching import FilterRule, Matcher, Matching, pattern_rule, term_rule

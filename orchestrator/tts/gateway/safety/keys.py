@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.serving.command.ports import is_loopback
 
 from ..database import database

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tts.build.errors import ConfigError, ContentBlocked
-from tts.build.extras import how_to_install
+from tts.base.errors import ConfigError, ContentBlocked
+from tts.base.extras import how_to_install
 
 REDACTED = "[redacted]"
 """Replacement of removed text."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.constraints.schema_check import checked_schema
 
 from ..openai.errors import bad_request

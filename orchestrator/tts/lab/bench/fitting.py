@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.search import SearchConfig
 from tts.session import AsyncSession
 from tts.session.event_loop import interruptible

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.endpoints.functions import name_of

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import ConfigError, RunError, TtsError
-from tts.build.extras import how_to_install
+from tts.base.errors import ConfigError, RunError, TtsError
+from tts.base.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
 from tts.runs.answers import write_answers
 from tts.runs.checks import write_summary

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import ConfigError
+from tts.base.errors import ConfigError
 from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment, Gpu
 from tts.build.started.memory import planned

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tts.build.errors import ConfigError, RunError
+from tts.base.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import kept_problems, load_dataset

@@ -6,8 +6,8 @@ import datetime
 from dataclasses import asdict
 from pathlib import Path
 
+from tts.base.errors import ConfigError
 from tts.build.deployment_edit import require_writable, write_values
-from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, deployment_file
 
 from .calibrate import VerifierMaps, calibration_fields

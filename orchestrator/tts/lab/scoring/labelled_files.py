@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tts.build.errors import DatasetError
-from tts.build.input_files import Unreadable
+from tts.base.errors import DatasetError
+from tts.base.input_files import Unreadable
 from tts.datasets.answers import as_cell_text
 from tts.datasets.rows import read_rows
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tts.build.errors import ConfigError
-from tts.build.extras import how_to_install
+from tts.base.errors import ConfigError
+from tts.base.extras import how_to_install
 from tts.runs.answers import as_table
 from tts.runs.clustered import Estimate, commonest
 from tts.search import Calibration

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.build.spec import Deployment
 from tts.runs.config import FunctionSource, prompting_of
 from tts.runs.folder import has_finished

@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import msgspec
 
-from tts.build.errors import RunError
-from tts.build.user_paths import is_there
+from tts.base.errors import RunError
+from tts.base.user_paths import is_there
 from tts.runs.files import open_file, sync_folder
 from tts.runs.folder import read_json, write_json, writing
 from tts.session.scoring import SolutionScores

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tts.build.errors import DatasetError
-from tts.build.input_files import parse_json, read_text
+from tts.base.errors import DatasetError
+from tts.base.input_files import parse_json, read_text
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifiers.running_text import RunningText

@@ -19,9 +19,9 @@ from typing import Literal
 
 import msgspec
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
+from tts.base.user_paths import is_there
 from tts.build.server_kinds import ServerKind
-from tts.build.user_paths import is_there
 from tts.runs.files import refuse_link
 from tts.runs.folder import Json, damaged, read_json, refuse_begun, write_json, writing
 

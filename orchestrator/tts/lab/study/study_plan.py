@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
+from tts.base.errors import CheckpointError, DatasetError
+from tts.base.user_paths import is_there
 from tts.build.checkpoint import CHECKPOINT_FILES, file_sha256
-from tts.build.errors import CheckpointError, DatasetError
 from tts.build.spec import Deployment
 from tts.build.started.memory import planned
-from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.prompting import Models

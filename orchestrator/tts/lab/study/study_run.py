@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tts.build.errors import RunError, ServerError
+from tts.base.errors import RunError, ServerError
+from tts.base.user_paths import is_there
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.started.memory import planned
-from tts.build.user_paths import is_there
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_finished

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
+from tts.base.user_paths import is_folder
 from tts.build.spec import Deployment, Role
-from tts.build.user_paths import is_folder
 from tts.engines.simulated import Affine
 from tts.runs.folder import read_json
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tts.build.errors import ConfigError, RunError
-from tts.build.extras import how_to_install
-from tts.build.shown_text import shown
+from tts.base.errors import ConfigError, RunError
+from tts.base.extras import how_to_install
+from tts.base.shown_text import shown
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
 from tts.runs.answers import csv_cell
 from tts.runs.files import make_folder, write_whole

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from tts.build import paths
-from tts.build.errors import RunError, TtsError
+from tts.base import paths
+from tts.base.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import StudyAdvice

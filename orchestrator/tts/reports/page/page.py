@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from tts.build.errors import RunError
+from tts.base.errors import RunError
 from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.figure import Cell, Figure
 from tts.runs.config import read_run_config

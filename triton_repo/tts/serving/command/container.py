@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.contract import container_image
 from tts.build.tensorrt.docker import USER, docker_run

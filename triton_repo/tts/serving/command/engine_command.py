@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment, Role, StartedSpec, StartedTarget
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES

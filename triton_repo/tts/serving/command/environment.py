@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment
 
 from .tritonserver import PYTHON, STUB, TritonServer

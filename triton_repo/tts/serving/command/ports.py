@@ -20,9 +20,9 @@ from pathlib import Path
 
 import psutil
 
-from tts.build import paths
-from tts.build.errors import ServerError
-from tts.build.private import is_own
+from tts.base import paths
+from tts.base.errors import ServerError
+from tts.base.private import is_own
 from tts.build.spec import Port, ServerSpec
 
 SOCKET_BYTES = 107

@@ -16,8 +16,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.build import extras
-from tts.build.errors import ServerError
+from tts.base import extras
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment, Target
 from tts.build.tensorrt import contract
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from tts.build.errors import ServerError
-from tts.build.findings import Finding
+from tts.base.errors import ServerError
+from tts.base.findings import Finding
 from tts.build.spec import Deployment
 from tts.engines import wire
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 from tts.engines import wire

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tts.build import paths
-from tts.build.errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.spec import (
     Deployment,
     RemoteGenerator,

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.manifest import MANIFEST_FILE
 from tts.build.spec import Deployment
 from tts.build.tensorrt.docker import with_link_targets

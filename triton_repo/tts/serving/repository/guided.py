@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.spec import Deployment
 from tts.build.token_texts import grammar_tokenizer
 from tts.build.tokenizer import Tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tts.build.errors import CheckpointError
+from tts.base.errors import CheckpointError
 from tts.build.inputs import EngineInputs
 from tts.build.spec import VerifierRole
 from tts.build.tensorrt.model_shape import known_model

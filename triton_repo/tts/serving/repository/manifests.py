@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tts.build import paths
-from tts.build.errors import ConfigError
+from tts.base import paths
+from tts.base.errors import ConfigError
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment, HttpPort, ServerSpec
 from tts.build.tensorrt import docker

@@ -12,7 +12,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from tts.build import paths
+from tts.base import paths
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.engines import wire

@@ -12,9 +12,9 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from tts.build import paths
+from tts.base import paths
+from tts.base.errors import BuildError, ConfigError, ServerError
 from tts.build.builder import require_current
-from tts.build.errors import BuildError, ConfigError, ServerError
 from tts.build.spec import Deployment, Role
 
 from .guided import write_grammar_tokenizer

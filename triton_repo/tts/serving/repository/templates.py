@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
-from tts.build import paths
-from tts.build.errors import ServerError
+from tts.base import paths
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 
 CONFIG = "config.pbtxt"

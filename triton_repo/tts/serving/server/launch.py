@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import psutil
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 
 from ..command import container, guard
 from ..command.server_command import ServerCommand

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 
 from ..command import guard
 

@@ -15,8 +15,8 @@ from functools import partial
 
 import psutil
 
-from tts.build import paths
-from tts.build.errors import ServerError
+from tts.base import paths
+from tts.base.errors import ServerError
 
 from ..command import guard
 from ..command.guard import remove_socket

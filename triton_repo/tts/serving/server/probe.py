@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import ServerError
-from tts.build.owner import require_unforked
+from tts.base.errors import ServerError
+from tts.base.owner import require_unforked
 from tts.build.spec import Role
 from tts.engines import wire
 

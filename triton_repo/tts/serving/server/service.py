@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tts.build.errors import ServerError
+from tts.base.errors import ServerError
 from tts.build.spec import Deployment, Role
 
 from ..command import guard

@@ -9,8 +9,8 @@ from contextlib import ExitStack, nullcontext
 from types import TracebackType
 from typing import Self
 
-from tts.build.errors import ServerError
-from tts.build.owner import Owner
+from tts.base.errors import ServerError
+from tts.base.owner import Owner
 
 from ..command.guard import close_shared_memory
 from ..command.ports import Addresses, listens

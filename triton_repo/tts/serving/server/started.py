@@ -15,9 +15,9 @@ from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from tts.build import paths
-from tts.build.errors import ServerError
-from tts.build.private import private_folder
+from tts.base import paths
+from tts.base.errors import ServerError
+from tts.base.private import private_folder
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from tts.build.errors import ServerError
-from tts.build.input_files import Unreadable, as_text, parse_json
+from tts.base.errors import ServerError
+from tts.base.input_files import Unreadable, as_text, parse_json
 
 from ..command import container
 from ..command.guard import remove_shared_memory, remove_socket

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from tts.build.errors import ServerError, TtsError
+from tts.base.errors import ServerError, TtsError
 
 from ..command.ports import Addresses
 from .launch import Stopped

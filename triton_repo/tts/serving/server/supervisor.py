@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from tts.build.errors import ServerError
-from tts.build.private import private_folder
+from tts.base.errors import ServerError
+from tts.base.private import private_folder
 
 from .locks import close_lock, lock_at_once, open_lock
 from .service import Service

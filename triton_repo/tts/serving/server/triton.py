@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 
-from tts.build import paths
-from tts.build.errors import CheckpointError, ServerError
+from tts.base import paths
+from tts.base.errors import CheckpointError, ServerError
+from tts.base.private import private_folder
 from tts.build.openvino.memory import require_memory, shortage
-from tts.build.private import private_folder
 from tts.build.spec import Deployment
 from tts.build.tensorrt.failures import known_cause
 

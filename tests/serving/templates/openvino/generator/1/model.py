@@ -6,7 +6,7 @@ import triton_python_backend_utils as pb
 
 class TritonPythonModel:
     def initialize(self, args):
-        import tts.build.errors  # noqa: F401  the toolkit must be importable here
+        import tts.base.errors  # noqa: F401  the toolkit must be importable here
 
     def execute(self, requests):
         for request in requests:

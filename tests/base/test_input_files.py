@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.input_files import (
+from tts.base.input_files import (
     MAX_DEPTH,
     Unreadable,
     as_text,

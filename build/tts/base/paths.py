@@ -24,7 +24,7 @@ from .errors import ConfigError
 from .input_files import Unreadable, require_path
 
 _PACKAGE = Path(__file__).resolve().parent
-# build/tts/build/paths.py in a checkout; tts/build/paths.py in a wheel
+# build/tts/base/paths.py in a checkout; tts/build/paths.py in a wheel
 _CHECKOUT = _PACKAGE.parents[2]
 _IN_CHECKOUT = (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "triton_repo").is_dir()
 _BUNDLED = _PACKAGE.parent / "bundled"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.build.machine_limits import memory_available, memory_limit, usable_cores
+from tts.base.machine_limits import memory_available, memory_limit, usable_cores
 
 MEMINFO = "MemTotal:       2000 kB\nMemFree: 10 kB\nMemAvailable:    900 kB\nHugePages_Total:   0\n"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.forks import said_by_a_stranger
 
-from tts.build import marks, paths
-from tts.build.errors import ConfigError, TtsError
+from tts.base import marks, paths
+from tts.base.errors import ConfigError, TtsError
+from tts.base.user_paths import is_closed, is_folder, is_there
 from tts.build.spec import load_deployment
-from tts.build.user_paths import is_closed, is_folder, is_there
 from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
 from tts.lab.tuning.tune_file import read_fits

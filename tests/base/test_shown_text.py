@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.shown_text import shown
+from tts.base.shown_text import shown
 
 
 @given(st.text(st.characters() | st.sampled_from("\x1b\x7f\x9b\u202e\u2069")))

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tts.build.worker_process import serve
+from tts.base.worker_process import serve
 
 
 def answer(content):

@@ -3,7 +3,7 @@
 import importlib.metadata
 import sys
 
-from tts.build.extras import how_to_install
+from tts.base.extras import how_to_install
 
 
 def test_the_packages_of_the_extras_are_named_for_this_python():

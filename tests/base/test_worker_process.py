@@ -14,14 +14,14 @@ from tests.amounts import amount
 from tests.forks import said_in_a_fork
 from tests.interrupts import InterruptedAt
 
-from tts.build import worker_process
-from tts.build.errors import WorkerUnavailable
-from tts.build.worker_process import Loss, WorkerLost, WorkerProcess
+from tts.base import worker_process
+from tts.base.errors import WorkerUnavailable
+from tts.base.worker_process import Loss, WorkerLost, WorkerProcess
 
 
 @pytest.fixture
 def worker():
-    worker = WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=5, memory_mb=256)
+    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=5, memory_mb=256)
     yield worker
     worker.reap()
 
@@ -81,7 +81,7 @@ def test_an_answer_to_another_request_is_never_taken(worker):
     ("said", "loss"), [("hang", Loss.CPU), ("fill", Loss.MEMORY), ("die", Loss.CRASHED)]
 )
 def test_a_request_that_costs_its_worker_says_how_and_the_next_is_answered(said, loss):
-    worker = WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=0.5, memory_mb=256)
+    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=0.5, memory_mb=256)
     with pytest.raises(WorkerLost) as lost:
         worker.ask(said)
     assert lost.value.loss is loss
@@ -92,7 +92,7 @@ def test_a_request_that_costs_its_worker_says_how_and_the_next_is_answered(said,
 @pytest.mark.parametrize(("said", "count"), [("abort", 1), ("killed", 2)])
 def test_only_a_worker_that_others_may_have_ended_is_asked_again(said, count, monkeypatch):
     """Native code that runs out of memory aborts, and would do so again."""
-    worker = WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=5, memory_mb=256)
+    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=5, memory_mb=256)
     started, start = [], subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(1) or start(*a, **k))
     with pytest.raises(WorkerLost) as lost:
@@ -168,7 +168,7 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_why():
 def test_modules_are_found_below_a_folder_of_any_name(tmp_path, monkeypatch):
     folder = tmp_path / "a:b;c 'd\" $e ü\n"
     folder.mkdir()
-    code = "from tts.build.worker_process import serve\nserve(lambda: lambda said: said)\n"
+    code = "from tts.base.worker_process import serve\nserve(lambda: lambda said: said)\n"
     (folder / "below_it.py").write_text(code)
     monkeypatch.syspath_prepend(str(folder))
     worker = WorkerProcess("below_it", "echoes", cpu_s=5, memory_mb=256)
@@ -177,7 +177,7 @@ def test_modules_are_found_below_a_folder_of_any_name(tmp_path, monkeypatch):
 
 
 def test_without_file_descriptors_it_says_so():
-    worker = WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=1, memory_mb=256)
+    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=1, memory_mb=256)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
@@ -205,7 +205,7 @@ def test_ctrl_c_of_a_terminal_does_not_reach_the_worker(worker):
 
 def test_a_worker_ends_with_its_input():
     done = subprocess.run(
-        WorkerProcess("tests.build.echo_worker", "echoes", cpu_s=1.0, memory_mb=256)._command,
+        WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=1.0, memory_mb=256)._command,
         input=b"",
         capture_output=True,
         check=True,

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.input_files import Unreadable
-from tts.build.yaml_text import parse_yaml
+from tts.base.input_files import Unreadable
+from tts.base.yaml_text import parse_yaml
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(string.printable),
