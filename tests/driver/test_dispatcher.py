@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.build.spec import ROLES
 from tts.driver.dispatcher import IdleWatch, MeanLoad
-from tts.driver.records import ENGINES
 
 pairs = st.tuples(st.integers(0, 2), st.integers(0, 2))
 states = st.lists(st.tuples(st.integers(0, 3), pairs, pairs), max_size=20)
@@ -17,16 +17,16 @@ states = st.lists(st.tuples(st.integers(0, 3), pairs, pairs), max_size=20)
 def test_idle_stretches_are_the_time_in_which_nothing_was_in_flight(states):
     recorded = []
     watch = IdleWatch(recorded.append)
-    now, idle, before = 0.0, dict.fromkeys(ENGINES, 0.0), None
+    now, idle, before = 0.0, dict.fromkeys(ROLES, 0.0), None
     for seconds, in_flight, pending in states:
         now += seconds
-        for place, engine in enumerate(ENGINES):
+        for place, engine in enumerate(ROLES):
             if before is not None and not before[place]:
                 idle[engine] += seconds
         watch.update(now, in_flight, pending)
         before = in_flight
     watch.end(now)
-    for engine in ENGINES:
+    for engine in ROLES:
         mine = [event for event in recorded if event.engine == engine]
         assert all(event.since < event.until for event in mine), "none is empty"
         assert sum(event.until - event.since for event in mine) == idle[engine]

@@ -14,7 +14,7 @@ from tts.problem import Problem
 from tts.runs.config import RunConfig
 
 from .answers import AnswerKind
-from .rows import Role, check_columns
+from .rows import ProblemField, check_columns
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class DatasetOptions:
 
     seed: int = 0
     """Seed of generated problems and of draws."""
-    columns: Mapping[Role, str] = field(default_factory=dict)
+    columns: Mapping[ProblemField, str] = field(default_factory=dict)
     """The columns that the user named, by their content."""
     answers: AnswerKind | None = None
     """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
@@ -93,7 +93,7 @@ class DatasetOptions:
         """The options of a run; one that names no seed for its dataset has one for both."""
         return cls(
             config.seed if config.dataset_seed is None else config.dataset_seed,
-            cast("Mapping[Role, str]", config.columns),
+            cast("Mapping[ProblemField, str]", config.columns),
             cast("AnswerKind | None", config.answers),
             config.per_level,
             config.start,

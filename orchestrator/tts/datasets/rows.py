@@ -192,12 +192,12 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
         raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-Role = Literal["problem", "answer", "id", "level", "choices"]
-Columns = Mapping[Role, str]
-"""The columns that the user named, by their content."""
+ProblemField = Literal["problem", "answer", "id", "level", "choices"]
+Columns = Mapping[ProblemField, str]
+"""The columns that the user named, by the field of a problem that each holds."""
 
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
-USUAL: Final[Mapping[Role, tuple[str, ...]]] = {
+PROBLEM_FIELDS: Final[tuple[ProblemField, ...]] = get_args(ProblemField)
+USUAL: Final[Mapping[ProblemField, tuple[str, ...]]] = {
     "problem": ("problem", "question"),
     "answer": ("answer",),
     "id": ("unique_id", "id"),
@@ -205,55 +205,58 @@ USUAL: Final[Mapping[Role, tuple[str, ...]]] = {
     "choices": (),
 }
 """Usual names of a column; the first one that a row has counts."""
-REQUIRED: Final[frozenset[Role]] = frozenset(("problem",))
+REQUIRED: Final[frozenset[ProblemField]] = frozenset(("problem",))
 
 _NEXT = re.compile(r",(?=\w+=)")
 
 
-def parse_columns(given: Iterable[str]) -> dict[Role, str]:
+def parse_columns(texts: Iterable[str]) -> dict[ProblemField, str]:
     """The columns of `problem=question,answer=final`; a part may stand by itself, too.
 
     A comma that no `name=` follows belongs to the column's name. Raises DatasetError.
     """
-    columns: dict[Role, str] = {}
-    for part in (part for text in given for part in _NEXT.split(text)):
-        role, separator, column = part.partition("=")
+    columns: dict[ProblemField, str] = {}
+    for part in (part for text in texts for part in _NEXT.split(text)):
+        field, separator, column = part.partition("=")
         if not separator or not column:
             raise DatasetError(
                 f"{part!r:.100} names no column.",
                 hint="Write what a column holds, =, and its name: problem=question,answer=final.",
             )
-        if role in columns:
-            raise DatasetError(f"The column of {role} is given twice.")
-        columns.update(check_columns({role: column}))
+        if field in columns:
+            raise DatasetError(f"The column of {field} is given twice.")
+        columns.update(check_columns({field: column}))
     return columns
 
 
-def check_columns(given: Mapping[Any, str]) -> dict[Role, str]:
-    """A mapping that is checked to name nothing but roles; raises DatasetError."""
-    for role, column in given.items():
-        if role not in ROLES:
+def check_columns(columns: Mapping[Any, str]) -> dict[ProblemField, str]:
+    """A mapping that is checked to name nothing but fields of a problem; raises DatasetError."""
+    for field, column in columns.items():
+        if field not in PROBLEM_FIELDS:
             raise DatasetError(
-                f"Columns hold {', '.join(ROLES[:-1])} or {ROLES[-1]}, not {role!r:.100}."
+                f"Columns hold {', '.join(PROBLEM_FIELDS[:-1])} or {PROBLEM_FIELDS[-1]}, "
+                f"not {field!r:.100}."
             )
         if not isinstance(column, str) or not column:
-            raise DatasetError(f"The column of {role} is {column!r:.100}; it must be a name.")
-    return cast("dict[Role, str]", dict(given))
+            raise DatasetError(f"The column of {field} is {column!r:.100}; it must be a name.")
+    return cast("dict[ProblemField, str]", dict(columns))
 
 
-def column_of(role: Role, columns: Columns, present: Collection[str], where: str) -> str | None:
-    """The column that holds `role` in a row with these columns; None for an optional one.
+def column_of(
+    field: ProblemField, columns: Columns, present: Collection[str], where: str
+) -> str | None:
+    """The column that holds `field` in a row with these columns; None for an optional one.
 
     A column that the user named must be there. Raises DatasetError naming `where` and what there
     is.
     """
-    wanted = (columns[role],) if role in columns else USUAL[role]
-    for name in wanted:
+    names = (columns[field],) if field in columns else USUAL[field]
+    for name in names:
         if name in present:
             return name
-    if role not in columns and role not in REQUIRED:
+    if field not in columns and field not in REQUIRED:
         return None
-    raise missing_column(wanted, present, where)
+    raise missing_column(names, present, where)
 
 
 def choice_columns(columns: Columns, present: Collection[str], where: str) -> tuple[str, ...]:
@@ -263,19 +266,19 @@ def choice_columns(columns: Columns, present: Collection[str], where: str) -> tu
     """
     if "choices" not in columns:
         return ()
-    named = columns["choices"]
-    if named in present:
-        return (named,)
-    parts = tuple(named.split("+"))
-    if missing := tuple(name for name in parts if name not in present):
+    name = columns["choices"]
+    if name in present:
+        return (name,)
+    parts = tuple(name.split("+"))
+    if missing := tuple(part for part in parts if part not in present):
         raise missing_column(missing[:1], present, where)
     return parts
 
 
-def missing_column(wanted: Collection[str], present: Collection[str], where: str) -> DatasetError:
-    """A column that is not there, and those that are."""
+def missing_column(names: Collection[str], present: Collection[str], where: str) -> DatasetError:
+    """The error of a row without any of these columns, which names those that it has."""
     there = ", ".join(sorted(present)) or "none"
     return DatasetError(
-        f"{where} lacks the field {' or '.join(map(repr, wanted))}; it has {there:.500}.",
+        f"{where} lacks the field {' or '.join(map(repr, names))}; it has {there:.500}.",
         hint="Name the columns: --columns problem=...,answer=... (in Python columns={...}).",
     )

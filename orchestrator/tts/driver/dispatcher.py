@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from tts.base.errors import RequestRefused
-from tts.build.spec import Role
+from tts.build.spec import ROLES, Role
 from tts.endpoints.base import GenerateCall, Generator, NewTokens, Verifier, stream_of
 from tts.prompting.writing import Written, writing
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import ConfidenceWatch, Expand, Score, Scored, Stop, quantise
 
 from .problem_run import ProblemRun
-from .records import ENGINES, CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
+from .records import CancelReason, EndedRequest, IdleEngine, JobAnswer, TakeRecord
 
 
 class Dispatcher:
@@ -203,7 +203,7 @@ class IdleWatch:
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
         """Take in what is in flight and pending on both engines as of `now`, generator first."""
-        for place, engine in enumerate(ENGINES):
+        for place, engine in enumerate(ROLES):
             why = None
             if not in_flight[place]:
                 why = reason(pending[place], in_flight[1 - place])

@@ -17,8 +17,6 @@ from tts.search import Expand, NodePath, Score, Scored, Thought
 JobAnswer = tuple[Thought, ...] | Scored | None
 """The result of a request: thoughts, a score, or nothing for a prefetch."""
 
-ENGINES: tuple[Role, Role] = ("generator", "verifier")
-
 CancelReason = Literal["ended", "pruned", "slot"]
 """Its search has ended or wants it no longer, or its slot was needed for work that is certain."""
 

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Role = Literal["system", "user", "assistant"]
-ROLES: tuple[Role, ...] = get_args(Role)
-_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+Speaker = Literal["system", "user", "assistant"]
+SPEAKERS: tuple[Speaker, ...] = get_args(Speaker)
+_NAMES = {"user": "User", "assistant": "Assistant"}
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A message of a conversation before its question."""
 
-    role: Role
+    role: Speaker
     content: str
 
 
@@ -47,23 +47,22 @@ class Problem:
         Its dialogue has one question and the steps of one answer. System messages, which tell the
         generator how to answer, are left out.
         """
-        said = [turn for turn in self.history if turn.role != "system"]
-        if not said:
+        turns = [turn for turn in self.history if turn.role != "system"]
+        if not turns:
             return self.question
-        turns = [*said, Turn("user", self.question)]
-        return "\n\n".join(f"{_SPEAKERS[turn.role]}: {turn.content}" for turn in turns)
+        turns.append(Turn("user", self.question))
+        return "\n\n".join(f"{_NAMES[turn.role]}: {turn.content}" for turn in turns)
 
 
 def digest_of(problems: Iterable[Problem]) -> str:
-    """SHA-256 of what is asked: ids, questions with what was said before, and references."""
-    found = hashlib.sha256()
+    """SHA-256 of the problems: ids, questions with the turns before them, and references."""
+    digest = hashlib.sha256()
     for each in problems:
-        said = [[turn.role, turn.content] for turn in each.history]
-        asked: list[object] = [each.id, each.question, each.answer, said]
+        turns = [[turn.role, turn.content] for turn in each.history]
+        row: list[object] = [each.id, each.question, each.answer, turns]
         if each.chat_template_kwargs:
-            asked.append(each.chat_template_kwargs)
+            row.append(each.chat_template_kwargs)
         if each.extra:
-            asked.append(["extra", each.extra])
-        row = json.dumps(asked, sort_keys=True)  # ASCII, whatever the text
-        found.update(row.encode() + b"\n")
-    return found.hexdigest()
+            row.append(["extra", each.extra])
+        digest.update(json.dumps(row, sort_keys=True).encode() + b"\n")  # ASCII, whatever the text
+    return digest.hexdigest()

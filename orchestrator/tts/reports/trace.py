@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tts.base.errors import RunError
+from tts.build.spec import ROLES, Role
 from tts.runs.checks import check_run
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.events import (
@@ -35,7 +36,7 @@ from tts.runs.events import (
 from tts.runs.files import replacing
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.records import ENGINES, Engine, EngineRequest
+from tts.runs.records import EngineRequest
 from tts.runs.requests import WINDOW, InOrderOfSending, request_of
 from tts.runs.state import end_to_end
 from tts.search import NodePath
@@ -76,7 +77,7 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
             out = _Events(stream)
             trace = _Trace(out, vote)
             trace.add_events(chain((first,), events))
-            for engine in ENGINES:
+            for engine in ROLES:
                 trace.add_steps(folder, engine)
             out.end(first.time if isinstance(first, SessionBegan) else None)
     except OSError as error:
@@ -171,7 +172,7 @@ class _Lanes:
 class _Engine:
     """The tracks of one engine."""
 
-    def __init__(self, out: _Events, name: Engine) -> None:
+    def __init__(self, out: _Events, name: Role) -> None:
         self.out = out
         self.process = out.process(name)
         self._idle: _Track | None = None
@@ -218,7 +219,7 @@ class _Trace:
         self._free_lanes: list[int] = []
         self._open: dict[str, tuple[float, int, str]] = {}
         """Begin, lane and question of each running problem."""
-        self._engines = {name: _Engine(out, name) for name in ENGINES}
+        self._engines = {name: _Engine(out, name) for name in ROLES}
         self._waiting = InOrderOfSending()
         self._values: dict[tuple[str, NodePath], float] = {}
         """Scores whose requests wait to be put in order."""
@@ -264,7 +265,7 @@ class _Trace:
         for engine in self._engines.values():
             engine.finish()
 
-    def add_steps(self, folder: Path, name: Engine) -> None:
+    def add_steps(self, folder: Path, name: Role) -> None:
         """Write what the engine itself said of its steps, if the run has recorded it."""
         process = self._engines[name].process
         before: dict[str, int] = {}

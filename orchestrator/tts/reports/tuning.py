@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tts.base.errors import ConfigError
 from tts.build.deployment_edit import Field, with_values
+from tts.build.spec import ROLES
 from tts.lab.tuning.analysis import SHARE, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 
@@ -108,10 +109,8 @@ def saturation_sentence(engine: EngineResult) -> str:
 def stopped_sentence(tuned: Tuned) -> str:
     """How much was measured until it was stopped, and that nothing follows from it."""
     counts = {engine.role: len(engine.samples) for engine in tuned.engines}
-    made = " and ".join(
-        f"{counts.get(role, 0)} of the {role}" for role in ("generator", "verifier")
-    )
-    return f"Stopped after {sum(counts.values())} measurements ({made}): no budget is proposed."
+    by_role = " and ".join(f"{counts.get(role, 0)} of the {role}" for role in ROLES)
+    return f"Stopped after {sum(counts.values())} measurements ({by_role}): no budget is proposed."
 
 
 def proposal_sentence(proposal: Proposal) -> str:

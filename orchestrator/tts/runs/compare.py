@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from tts.base.errors import RunDamaged
+from tts.build.spec import ROLES
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
@@ -22,7 +23,6 @@ from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, is_group, read_members
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
-from .records import ENGINES
 from .run import Run
 from .statistics import wilson
 from .summary import Summary, accuracy_by_level, summarise
@@ -249,7 +249,7 @@ def _mean(values: Iterable[float]) -> float:
 
 def _no_compute(config: RunConfig) -> str:
     """Why the compute of a run with this configuration is not known."""
-    for role in ENGINES:
+    for role in ROLES:
         if role in config.model_parameters:
             continue
         if own := config.functions.get(role):

@@ -12,14 +12,13 @@ import msgspec
 
 from tts.base.errors import RunError
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment, VerifierCommand
+from tts.build.spec import Deployment, Role, VerifierCommand
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.strategies.strategy import Vote
 
 from .checks import check_run
 from .events import LoggedCount
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
-from .records import Engine
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
 _PROMPTING: dict[str, set[str]] = {
@@ -143,7 +142,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
     """Of ids, questions and references; of a shard, those of the whole. Resolved."""
-    model_parameters: dict[Engine, LoggedCount] = {}
+    model_parameters: dict[Role, LoggedCount] = {}
     """Parameters by role that a token is multiplied with, of the models whose shape is known. They
     decide nothing of the outcome. Resolved."""
     seeds: Literal["consecutive"] | None = None

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from tts.base.errors import RunError
+from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
@@ -26,10 +27,9 @@ from .events import SessionBegan
 from .files import make_folder, open_file
 from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
-from .records import Engine
 from .state import end_to_end
 
-_MODELS: dict[str, Engine] = {
+_MODELS: dict[str, Role] = {
     wire.GENERATOR: "generator",
     wire.PRM_ENGINE: "verifier",
     wire.PRM: "verifier",  # of target openvino; where it is an ensemble it has no such metrics
@@ -105,7 +105,7 @@ _decode_step = msgspec.json.Decoder(EngineStep).decode
 class StepLog:
     """Appends one engine's steps to a run; a context manager. Raises OSError."""
 
-    def __init__(self, folder: Path, engine: Engine, session: StepSession) -> None:
+    def __init__(self, folder: Path, engine: Role, session: StepSession) -> None:
         """Open the engine's file in a run folder, cutting off a half-written last line."""
         file = steps_file(folder, engine)
         make_folder(file.parent)
@@ -123,12 +123,12 @@ class StepLog:
         self._file.close()
 
 
-def steps_file(folder: Path, engine: Engine) -> Path:
+def steps_file(folder: Path, engine: Role) -> Path:
     """Where a run folder keeps the steps of an engine."""
     return folder / ENGINE_STEPS / f"{engine}.jsonl"
 
 
-def read_step_log(folder: Path, engine: Engine) -> Iterator[StepSession | EngineStep]:
+def read_step_log(folder: Path, engine: Role) -> Iterator[StepSession | EngineStep]:
     """The lines of an engine's steps, none if the run has no such file; raises RunError.
 
     A last line that was cut short by a kill is left out.
@@ -153,7 +153,7 @@ def read_step_log(folder: Path, engine: Engine) -> Iterator[StepSession | Engine
         raise RunError(f"{file} cannot be read: {error}") from error
 
 
-def steps_of_run(folder: Path, engine: Engine) -> Iterator[EngineStep]:
+def steps_of_run(folder: Path, engine: Role) -> Iterator[EngineStep]:
     """An engine's steps with times on the run's clock, sessions without gaps; raises RunError.
 
     Steps are read one by one and none is kept. There are none in a run without engine steps.
@@ -170,7 +170,7 @@ def steps_of_run(folder: Path, engine: Engine) -> Iterator[EngineStep]:
             yield msgspec.structs.replace(line, t=began + line.t)
 
 
-def prefixes_missed(folder: Path, engine: Engine) -> int:
+def prefixes_missed(folder: Path, engine: Role) -> int:
     """How many prompts of a run missed a prefix that had been dropped; raises RunError."""
     missed, before = 0, None
     for line in read_step_log(folder, engine):
@@ -204,13 +204,13 @@ def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> Engine
     )
 
 
-def of_metrics(text: str, *, t: float) -> dict[Engine, EngineStep]:
+def of_metrics(text: str, *, t: float) -> dict[Role, EngineStep]:
     """The last step of each engine from Triton's metrics, in Prometheus' text format.
 
     They have TensorRT-LLM's names (`tts.engines.statistics`). One step of many: a gauge keeps
     its value until the next is published, and while the engine is idle.
     """
-    values: dict[Engine, dict[tuple[str, str], float]] = {}
+    values: dict[Role, dict[tuple[str, str], float]] = {}
     for family, labels, value in _METRIC.findall(text):
         label = dict(_LABEL.findall(labels))
         engine = _MODELS.get(label.pop("model", ""))

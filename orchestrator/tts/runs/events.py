@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tts.build.spec import Role
 from tts.problem import Problem, Turn
 from tts.search import Decision, Limit, Stop, Thought
-
-from .records import Engine
 
 VERSION = 4
 """The version of the log's schema."""
@@ -136,7 +135,7 @@ class Prefetched(RequestEnded, frozen=True, kw_only=True, tag="prefetched"):
     """The generator computed a prompt ahead of the requests that begin with it."""
 
     node: LoggedPath = ()
-    engine: Engine = "generator"
+    engine: Role = "generator"
 
 
 class Cancelled(RequestEnded, frozen=True, kw_only=True, tag="cancelled"):
@@ -159,7 +158,7 @@ class Used(Event, frozen=True, kw_only=True, tag="used"):
 class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     """Nothing was in flight on an engine."""
 
-    engine: Engine
+    engine: Role
     since: LoggedSeconds
     until: LoggedSeconds
     why: str

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from tts.build.spec import ROLES, Role
 from tts.grading.code_blocks import uses_introspection
 from tts.search import NodePath, Stop
 
 from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
-from .records import ENGINES, Engine, EngineRequest
+from .records import EngineRequest
 from .requests import request_of
 from .sent_ahead import SpeculationOutcome
 from .state import ProblemState, RunState, WorkCounts
@@ -184,7 +185,7 @@ class Measures:
     def __init__(
         self,
         vote: str = "",
-        model_parameters: Mapping[Engine, int] | None = None,
+        model_parameters: Mapping[Role, int] | None = None,
         critiques: int = 0,
     ) -> None:
         """`vote` is the rule that chooses the run's answers; without one none of them is right.
@@ -202,17 +203,15 @@ class Measures:
         self.speculation = SpeculationOutcome()
         self.lost_tokens = 0
         """Generated tokens for which budgets had no room."""
-        self._idle_s: dict[Engine, dict[str, float]] = {
-            engine: defaultdict(float) for engine in ENGINES
+        self._idle_s: dict[Role, dict[str, float]] = {
+            engine: defaultdict(float) for engine in ROLES
         }
-        self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
+        self.in_flight: dict[Role, LoadOverTime] = {engine: LoadOverTime() for engine in ROLES}
         """What all requests, cancelled ones too, had in flight: `EngineRequest.load`, or the
         critiques of each score."""
         self.calibration = ScoreCalibration()
         """What each problem tells of the verifier's scale."""
-        self.requests: dict[Engine, RequestMeasures] = {
-            engine: RequestMeasures() for engine in ENGINES
-        }
+        self.requests: dict[Role, RequestMeasures] = {engine: RequestMeasures() for engine in ROLES}
         self.problems: dict[str, ProblemMeasures] = {}
         """Those that are solved, in the order in which they were."""
 
@@ -221,7 +220,7 @@ class Measures:
         cls,
         events: Iterable[AnyEvent],
         vote: str = "",
-        model_parameters: Mapping[Engine, int] | None = None,
+        model_parameters: Mapping[Role, int] | None = None,
         critiques: int = 0,
     ) -> Self:
         """The measures of a whole log."""
@@ -303,7 +302,7 @@ class Measures:
         return [each.seconds for each in self.problems.values() if each.seconds is not None]
 
     @property
-    def idle_s(self) -> dict[Engine, dict[str, float]]:
+    def idle_s(self) -> dict[Role, dict[str, float]]:
         """Seconds in which an engine was idle, by reason; with several servers the mean."""
         servers = max(1, len(self.servers))
         return {
@@ -345,18 +344,18 @@ class Measures:
         told = [each.energy_j for each in self.run.resources.values() if each.energy_j]
         return sum(sum(by_gpu.values()) for by_gpu in told) if told else None
 
-    def mean_in_flight(self, engine: Engine) -> float | None:
+    def mean_in_flight(self, engine: Role) -> float | None:
         """Mean load in flight over the wall time: the integral over it is that of the requests'
         durations (Little's law). None without any time.
         """
         return self.in_flight[engine].total / self.wall_s if self.wall_s else None
 
-    def batch_utilization(self, engine: Engine) -> float | None:
+    def batch_utilization(self, engine: Role) -> float | None:
         """Mean load in flight over what may be; None where the log does not hold the limit."""
         load = self.mean_in_flight(engine)
         if self.run.limits is None or load is None:
             return None
-        return load / self.run.limits[ENGINES.index(engine)]
+        return load / self.run.limits[ROLES.index(engine)]
 
     def judged(self) -> list[ProblemMeasures]:
         """The solved problems that have a reference."""
@@ -391,7 +390,7 @@ class Measures:
 def problem_measures(
     problem: ProblemState,
     solved: ProblemSolved,
-    model_parameters: Mapping[Engine, int],
+    model_parameters: Mapping[Role, int],
     unused_tokens: int,
 ) -> ProblemMeasures:
     """The measures of a problem and of its solution."""
@@ -420,7 +419,7 @@ def problem_measures(
     )
 
 
-def computed_tokens(problem: ProblemState) -> dict[Engine, int]:
+def computed_tokens(problem: ProblemState) -> dict[Role, int]:
     """The tokens that each model computes for a problem, with perfect reuse of prefixes.
 
     Of the generator the prompt and every thought of the tree, each once: what is sent ahead in vain
@@ -439,7 +438,7 @@ def computed_tokens(problem: ProblemState) -> dict[Engine, int]:
     }
 
 
-def compute_of(problem: ProblemState, model_parameters: Mapping[Engine, int]) -> float | None:
+def compute_of(problem: ProblemState, model_parameters: Mapping[Role, int]) -> float | None:
     """FLOPs of both models for a problem: 2 N for each of its `computed_tokens`.
 
     N are the parameters that a token is multiplied with, with a multiplication and an addition each

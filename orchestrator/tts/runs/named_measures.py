@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tts.build.spec import ROLES, Role
+
 from .measures import Measures
-from .records import ENGINES, Engine
 from .statistics import quantile, rounded, wilson
 
 MeasureValue = float | int | None
@@ -193,7 +194,7 @@ def _latency() -> Iterator[Measure]:
         )
 
 
-def _requests(engine: Engine) -> Iterator[Measure]:
+def _requests(engine: Role) -> Iterator[Measure]:
     generates = engine == "generator"
     yield Measure(
         f"{engine}_requests",
@@ -242,7 +243,7 @@ def _requests(engine: Engine) -> Iterator[Measure]:
 
 
 def _engines() -> Iterator[Measure]:
-    for engine in ENGINES:
+    for engine in ROLES:
         yield from _requests(engine)
     yield Measure(
         "score_cache_hit_rate",

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
+from tts.build.spec import Role
 from tts.search import Limit, NodePath, Stop, Thought
 
-Engine = Literal["generator", "verifier"]
-ENGINES: tuple[Engine, ...] = ("generator", "verifier")
 NOT_WRITTEN = Thought((), "", Stop.LENGTH)
 """A node that no request wrote: its prompt had filled the context."""
 RequestKind = Literal["main", "eager", "speculative", "prefetch"]
@@ -128,7 +127,7 @@ class ProblemRecord:
 class EngineRequest:
     """One request as the client saw it. Times are seconds since the run's first session began."""
 
-    engine: Engine
+    engine: Role
     kind: RequestKind
     """`prefetch`: a prompt that was sent ahead of the requests that begin with it."""
     problem: str

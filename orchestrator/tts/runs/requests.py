@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
+from tts.build.spec import Role
+
 from .events import AnyEvent, Cancelled, Event, Prefetched, StepGenerated, StepScored
-from .records import Engine, EngineRequest, RequestKind
+from .records import EngineRequest, RequestKind
 from .state import end_to_end
 
 WINDOW = 8192
@@ -22,7 +24,7 @@ def requests_of(events: Iterable[AnyEvent]) -> Iterator[EngineRequest]:
 
 def request_of(event: Event, began: float) -> EngineRequest | None:
     """The request that an event is the end of, if it is one; `began`: its session's begin."""
-    engine: Engine
+    engine: Role
     kind: RequestKind
     tokens: int | None
     match event:

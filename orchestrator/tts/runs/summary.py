@@ -7,11 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 import msgspec
 
 from tts.base.errors import RunError
+from tts.build.spec import Role
 from tts.search import Limit
 from tts.strategies.strategy import Vote
 
@@ -138,7 +139,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     servers: dict[str, ServerCounts] | None = None
     """By address; missing unless there were several."""
     latency_s: Latency
-    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]]
+    idle_s: dict[Role, dict[str, Number]]
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
     speculation: SpeculationCounts
     waste: Waste

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tts.base.errors import RunError
+from tts.build.spec import Role
 from tts.build.tokenizer import Ids
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought
@@ -25,7 +26,6 @@ from .events import (
     thoughts_of,
 )
 from .paged_cache import TimedRequest
-from .records import Engine
 from .state import end_to_end
 
 _NONE = np.empty(0, np.int32)
@@ -36,7 +36,7 @@ _KEPT = 64
 class RebuiltRequest(NamedTuple):
     """A request that an engine was sent."""
 
-    engine: Engine
+    engine: Role
     event: StepGenerated | Prefetched | Cancelled | StepScored
     ids: TimedRequest
     """Its ids; times are those of `end_to_end`. What a cancelled one generated is not known."""
@@ -77,7 +77,7 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Rebu
 
 def _request(
     event: StepGenerated | Prefetched | Cancelled | StepScored, context: Context
-) -> tuple[Engine, Ids, Ids] | None:
+) -> tuple[Role, Ids, Ids] | None:
     """Engine, prompt and generated ids; None if no request was sent, or its ids are not known."""
     node = event.node
     match event:
@@ -116,7 +116,7 @@ def _fill(context: Context, node: NodePath) -> None:
 
 def other_tokenizer(
     event: StepGenerated | Prefetched | Cancelled | StepScored,
-    engine: Engine,
+    engine: Role,
     models: Models,
     where: str,
 ) -> RunError:

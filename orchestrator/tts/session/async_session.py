@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar, Unpack
 from tts.base.errors import ConfigError, DatasetError, SessionError
 from tts.base.owner import Owner
 from tts.build.server_kinds import ServerKind
-from tts.build.spec import Deployment
+from tts.build.spec import ROLES, Deployment
 from tts.build.tokenizer import Message
 from tts.endpoints.base import Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
@@ -39,7 +39,7 @@ from tts.strategies.parameters import scores_answers
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
 from .drivers import Drivers
-from .engines import ROLES, Engines, Given, open_replicas
+from .engines import Engines, Given, open_replicas
 from .function_files import verifier_of
 from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (

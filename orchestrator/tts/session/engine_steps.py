@@ -22,7 +22,6 @@ from tts.engines.iteration_log import IterationLogFollower
 from tts.engines.statistics import Statistics
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession, of_iteration, of_metrics
 from tts.runs.log import RunLog
-from tts.runs.records import Engine
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.model_configs import iteration_logs
 
@@ -41,7 +40,7 @@ class StepSource(Protocol):
     sampled: bool
     """Whether `read` gives samples rather than every step."""
 
-    def read(self) -> Mapping[Engine, list[EngineStep]]:
+    def read(self) -> Mapping[Role, list[EngineStep]]:
         """The steps since the last call, oldest first; raises OSError."""
 
     def is_complete(self, until: float) -> bool:
@@ -76,9 +75,9 @@ class EveryStep:
         self._began = began
         self._blocks = {role: spec.kv_cache.blocks for role, spec in deployment.engines().items()}
         self._followers = followers
-        self._last: dict[Engine, Statistics] = {}
+        self._last: dict[Role, Statistics] = {}
 
-    def read(self) -> Mapping[Engine, list[EngineStep]]:
+    def read(self) -> Mapping[Role, list[EngineStep]]:
         """See StepSource."""
         return {role: self._read(role) for role in self._followers}
 
@@ -118,9 +117,9 @@ class MetricSamples:
     def __init__(self, address: str, began: float) -> None:
         self._address = address
         self._began = began
-        self._seen: dict[Engine, int | None] = {}
+        self._seen: dict[Role, int | None] = {}
 
-    def read(self) -> Mapping[Engine, list[EngineStep]]:
+    def read(self) -> Mapping[Role, list[EngineStep]]:
         """See StepSource. Nothing of an engine that has made no step since the last call."""
         t = round(time.monotonic() - self._began, 6)
         now = of_metrics(self._fetch(), t=t)
@@ -187,7 +186,7 @@ async def recording_steps(log: RunLog, opening: OpenSteps | None) -> AsyncIterat
 
 def _record(log: RunLog, source: StepSource, ended: threading.Event) -> None:
     session = StepSession(session=log.time, sampled=source.sampled)
-    files: dict[Engine, StepLog] = {}
+    files: dict[Role, StepLog] = {}
 
     def take() -> None:
         with suppress(ConnectionError, TimeoutError):  # a server that restarts

@@ -10,7 +10,7 @@ from typing import Any
 
 from tts.base.errors import ServerError, SessionError
 from tts.build.sandbox import Sandbox
-from tts.build.spec import Deployment, Role, VerifierCommand
+from tts.build.spec import ROLES, Deployment, VerifierCommand
 from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.commands import CommandVerifier
 from tts.endpoints.functions import (
@@ -40,7 +40,6 @@ from .remotes import Remotes
 from .replicas import EnginePair, Replicas
 from .server import Server, opened_servers
 
-ROLES: tuple[Role, ...] = ("generator", "verifier")
 Given = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
 """The program's own endpoints and functions, each instead of those of the servers."""
 _RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)

@@ -18,7 +18,7 @@ from typing import TypeGuard, TypeVar
 
 from tts.base.errors import DatasetError
 from tts.build.tokenizer import Message
-from tts.problem import ROLES, Problem, Turn
+from tts.problem import SPEAKERS, Problem, Turn
 
 T = TypeVar("T")
 
@@ -187,9 +187,10 @@ def _check_history(problem: Problem) -> None:
     if not isinstance(turns, tuple) or not all(isinstance(turn, Turn) for turn in turns):
         raise DatasetError(f"{what} is {turns!r:.200}; it must be a tuple of tts.problem.Turn.")
     for turn in turns:
-        if turn.role not in ROLES:
+        if turn.role not in SPEAKERS:
             raise DatasetError(
-                f"{what} has a message of the role {turn.role!r:.50}; there are {', '.join(ROLES)}."
+                f"{what} has a message of the role {turn.role!r:.50}; "
+                f"there are {', '.join(SPEAKERS)}."
             )
         if not isinstance(turn.content, str):
             raise DatasetError(f"{what} has a message {turn.content!r:.200}, which is no text.")

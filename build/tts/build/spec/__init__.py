@@ -38,7 +38,7 @@ from .load import (
     load_deployment,
 )
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
-from .role import Role, RoleSpec
+from .role import ROLES, Role, RoleSpec
 from .section import StartedTarget, Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
@@ -61,6 +61,7 @@ __all__ = [
     "PRECISIONS",
     "PROMPT_PLACES",
     "READ_AT_LABELS",
+    "ROLES",
     "STARTED",
     "CalibrationSpec",
     "CritiqueSpec",

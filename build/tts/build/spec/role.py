@@ -12,6 +12,7 @@ from .section import Count, Section
 
 Role = Literal["generator", "verifier"]
 """Which of the two models."""
+ROLES: tuple[Role, Role] = ("generator", "verifier")
 
 
 class RoleSpec(Section):

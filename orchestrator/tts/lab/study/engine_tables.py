@@ -8,12 +8,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from tts.build.spec import Deployment
+from tts.build.spec import ROLES, Deployment, Role
 from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.log import read_events
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
-from tts.runs.records import ENGINES, Engine
 from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, rounded
 from tts.runs.token_requests import logged_requests
@@ -31,7 +30,7 @@ MOST_STEPS = 150
 SCALES = {"all": 1.0, "1/8": 1 / 8, "1/64": 1 / 64}
 """Sizes of the KV memory, of the deployed."""
 
-Curves = Mapping[Engine, CacheCurve]
+Curves = Mapping[Role, CacheCurve]
 T = TypeVar("T")
 
 
@@ -74,14 +73,14 @@ def tokens_per_request(run: Path) -> Measurement:
             "to tokens": round(high, 1),
             "requests": count,
         }
-        for engine in ENGINES
+        for engine in ROLES
         for low, high, count in logarithmic_histogram(requests[engine].scheduled_tokens, TOKEN_BINS)
     ]
     notes = ["Bins are equally wide on a logarithmic axis."]
     return Measurement("tokens-per-request", rows, notes=notes)
 
 
-def kv_blocks(engine: Engine, runs: Sequence[tuple[str, Path]]) -> Measurement | None:
+def kv_blocks(engine: Role, runs: Sequence[tuple[str, Path]]) -> Measurement | None:
     """KV blocks in use over an engine's steps, of runs under different divisions, by title.
 
     None where the engine did not tell.
@@ -158,7 +157,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
 
 def cache_curves(run: Path, spec: Deployment) -> Curves:
     """What a cache of any size makes of a run's requests, by engine; raises RunError."""
-    requests: dict[Engine, list[TimedRequest]] = defaultdict(list)
+    requests: dict[Role, list[TimedRequest]] = defaultdict(list)
     for request in logged_requests(read_events(run), Models.load(spec)):
         requests[request.engine].append(request.ids)
     return {

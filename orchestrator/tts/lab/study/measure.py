@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tts.build.spec import ROLES
 from tts.runs.folder import read_json
-from tts.runs.records import ENGINES
 
 from .advice import StudyAdvice, advise
 from .cells import BASE
@@ -74,7 +74,7 @@ def measure(study: Study) -> Findings:
     tables = (
         memory_by_split(study.planned, study.memory) if study.memory.shared else None,
         by_split(study, results),
-        *(kv_blocks(engine, two_divisions(results)) for engine in ENGINES),
+        *(kv_blocks(engine, two_divisions(results)) for engine in ROLES),
         *hits_by_split(study, base.runs[0].folder),
         tokens_per_request(base.runs[0].folder),
         *by_load(load),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from tts.build.spec import ROLES
 from tts.runs.named_measures import named_measures
-from tts.runs.records import ENGINES
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 
@@ -88,7 +88,7 @@ def key_measures(run: Run) -> Figure | None:
     )
 
 
-_IN_FLIGHT = [partial(work.in_flight, engine=engine) for engine in ENGINES]
+_IN_FLIGHT = [partial(work.in_flight, engine=engine) for engine in ROLES]
 FIGURES: Sequence[Make] = (
     key_measures,
     accuracy.by_level,
@@ -103,7 +103,7 @@ FIGURES: Sequence[Make] = (
     work.idle,
     work.requests_by_kind,
     work.speculation,
-    *(partial(work.tokens_per_request, engine=engine) for engine in ENGINES),
+    *(partial(work.tokens_per_request, engine=engine) for engine in ROLES),
     work.tree_shape,
 )
 """Each is None of a run that says nothing about it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from tts.runs.records import ENGINES, Engine
+from tts.build.spec import ROLES, Role
 from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, quantile
 
@@ -31,7 +31,7 @@ from .figure import Figure, TableRow
 
 _KINDS = ("main", "eager", "speculative", "prefetch", "cancelled", "cached")
 _REASONS = ("dependency", "budget", "no work")
-_LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens"}
+_LOADS: dict[Role, str] = {"generator": "requests", "verifier": "prompt tokens"}
 
 
 def token_use(run: Run) -> Figure | None:
@@ -94,11 +94,11 @@ def latency(run: Run) -> Figure | None:
 def requests_by_kind(run: Run) -> Figure | None:
     """Requests to each engine by kind; None without requests."""
     asked, work = run.totals.requests, run.totals.run.work
-    counts = {engine: Counter(asked[engine].kinds) for engine in ENGINES}
+    counts = {engine: Counter(asked[engine].kinds) for engine in ROLES}
     counts["verifier"]["cached"] = work.cached_scores
     rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
-        for engine in ENGINES
+        for engine in ROLES
         for kind in _KINDS
         if counts[engine][kind]
     ]
@@ -108,7 +108,7 @@ def requests_by_kind(run: Run) -> Figure | None:
     drawn = bars(
         alt.X("requests:Q", title="requests, and scores from the cache"),
         "engine",
-        ENGINES,
+        ROLES,
         color=tint("kind", there, _KINDS),
         order=alt.Order("place:Q"),
     ).transform_calculate(place=f"indexof({there!r}, datum.kind)")
@@ -145,7 +145,7 @@ def speculation(run: Run) -> Figure | None:
     )
 
 
-def tokens_per_request(run: Run, engine: Engine) -> Figure | None:
+def tokens_per_request(run: Run, engine: Role) -> Figure | None:
     """Tokens of each request to an engine."""
     tokens = run.totals.requests[engine].scheduled_tokens
     return histogram(
@@ -195,7 +195,7 @@ def tree_shape(run: Run) -> Figure | None:
     )
 
 
-def in_flight(run: Run, engine: Engine) -> Figure | None:
+def in_flight(run: Run, engine: Role) -> Figure | None:
     """The load in flight on an engine over time."""
     wall, load = run.totals.wall_s, run.totals.in_flight[engine]
     means, unit = load.means(wall), _LOADS[engine]
@@ -217,7 +217,7 @@ def in_flight(run: Run, engine: Engine) -> Figure | None:
     used, limits = run.totals.batch_utilization(engine), run.totals.run.limits
     of_limit = ""
     if limits is not None and used is not None:
-        limit = limits[ENGINES.index(engine)]
+        limit = limits[ROLES.index(engine)]
         of_limit = f", {percent(used)} of the {limit:,} that the policy allows"
         dashed = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
         drawn = alt.layer(drawn, dashed.encode(y=alt.YDatum(limit)))
@@ -242,7 +242,7 @@ def idle(run: Run) -> Figure | None:
             "seconds": round(seconds, 3),
             "share": round(seconds / wall, 4),
         }
-        for engine in ENGINES
+        for engine in ROLES
         for why, seconds in sorted(by_engine[engine].items())
         if wall
     ]
@@ -252,7 +252,7 @@ def idle(run: Run) -> Figure | None:
     drawn = bars(
         alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
         "engine",
-        ENGINES,
+        ROLES,
         color=tint("why", reasons, _REASONS),
     )
     told = [
