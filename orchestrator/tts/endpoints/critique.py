@@ -15,14 +15,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Ids
 from tts.build.verifiers.critique import Critic
 from tts.build.verifiers.prompted import Prompted
 
 from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult, together
+from .thinking import ThinkingWriter, extended
 
 UNDECIDED = 0.5
 """The score of a chain whose critiques have no verdict."""
@@ -68,27 +67,24 @@ class WritingVerifier:
         return ids[:-1] if ends else ids, generated
 
     async def _generated(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
-        asked, critic = self.spec.critique, self.critic
-        room = min(asked.max_tokens, self.spec.max_seq_len - len(prompt))
-        call = GenerateCall(prompt, room, seed, asked.temperature, asked.top_p, False)
+        sampling, critic = self.spec.critique, self.critic
+        room = min(sampling.max_tokens, self.spec.max_seq_len - len(prompt))
+        call = GenerateCall(prompt, room, seed, sampling.temperature, sampling.top_p, False)
         thinking, ids, generated = critic.thinking, list[int](), 0
         if thinking and thinking.budget is not None:
-            most = min(thinking.budget - len(thinking.closing_ids), room)
-            if most > 0:
-                part = replace(call, max_new_tokens=most, stop_words=thinking.stop_words)
-                ids = await self.generator.generate(part)
-            generated = len(ids)
-            if (end := thinking.end(ids)) is not None:
-                ids = ids[:end]
-            elif generated < most:
-                return ids, generated  # it ended inside its thinking
-            else:
-                ids = [*ids, *thinking.closing_ids]
+            limit = min(thinking.budget - len(thinking.closing_ids), room)
+            writer = ThinkingWriter(thinking, limit, closes=True)
+            if limit > 0:
+                reply = await self.generator.generate(writer.request(call))
+                writer.take(reply)
+                generated = len(reply)
+            writer.finish(truncated=generated >= limit)
+            ids, call = writer.ids, writer.answer_request(call)
+            if not writer.closed:
+                return ids, generated
         if len(ids) < room:
-            after = np.concatenate((prompt, np.asarray(ids, np.int32)))
             words = () if thinking and not ids else critic.stop_words  # they may be thought, too
-            part = replace(call, input_ids=after, max_new_tokens=room - len(ids), stop_words=words)
-            rest = await self.generator.generate(part)
+            rest = await self.generator.generate(replace(call, stop_words=words))
             ids, generated = [*ids, *rest], generated + len(rest)
         return ids, generated
 
@@ -107,10 +103,10 @@ class WritingVerifier:
         """What a critique says; None if nothing, or if no label fits behind it."""
         if self.labels is None:
             return self.critic.verdict(self.critic.tokenizer.spelled(ids))
-        asked = np.concatenate((prompt, np.asarray(self.critic.ask(ids), np.int32)))
-        if len(asked) >= self.spec.max_seq_len:
+        question = extended(prompt, self.critic.ask(ids))
+        if len(question) >= self.spec.max_seq_len:
             return None
-        return (await self.labels.score(ScoreCall(asked))).score
+        return (await self.labels.score(ScoreCall(question))).score
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ import hashlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import Ids
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Shaping
+from tts.endpoints.thinking import ThinkingWriter, extended
 from tts.engines.wire import Guide
 from tts.search import Expand, Stop, Thought
 
@@ -87,7 +86,7 @@ class _Part:
         return room if self.end is None else min(room, self.end - len(self.ids))
 
     def seed(self, work: Expand) -> int:
-        """That of the next request: the node's own, and further ones made from it."""
+        """The seed of the next request: the node's own for the first, others made from it."""
         return part_seed(work.seed, self.requests)
 
     def take(self, reply: Sequence[int]) -> None:
@@ -165,47 +164,48 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
         rest = models.thoughts(ids[end:], truncated=truncated, whole=True)
         return _joined(models, ids[:end], rest, part)
     start = part.ids
-    ids, stop = yield from _thinking_ids(models, work, thinking, part, min(most, part.room(models)))
-    closed = stop is Stop.STEP and thinking.end(ids) is not None
     fits = most + len(thinking.closing_ids) < room  # and a token of the answer
-    if stop is Stop.LENGTH and budget is not None and fits:
-        ids, closed = [*ids, *thinking.closing_ids], True
-    if not closed:
-        return Written((_thought(models, ids, stop),), part.tokens)
+    limit = min(most, part.room(models))
+    writer = ThinkingWriter(thinking, limit, closes=budget is not None and fits)
+    stop = yield from _write_thinking(models, work, part, writer)
+    writer.finish(truncated=stop is Stop.LENGTH)
+    if not writer.closed:
+        return Written((_thought(models, writer.ids, stop),), part.tokens)
+    ids: Sequence[int] = writer.ids
     for _ in range(MOST_BLANKS):
-        part.ids = np.concatenate((start, np.asarray(ids, np.int32)))
+        part.ids = extended(start, ids)
         answer = yield from _answer(context, work, part, behind_thinking=True)
         written = _joined(models, ids, answer.thoughts, part)
         if len(written.thoughts) > 1:
             return written
-        ids = list(written.thoughts[0].token_ids)
+        ids = written.thoughts[0].token_ids
     return Written((*written.thoughts, Thought((), "", Stop.END)), part.tokens)
 
 
-def _thinking_ids(
-    models: Models, work: Expand, thinking: Thinking, part: _Part, most: int
-) -> Generator[GenerateCall, list[int], tuple[list[int], Stop]]:
-    """At most so many ids of thinking, up to its end or, in steps, to the end of a paragraph."""
-    start, ids = part.ids, list[int]()
+def _write_thinking(
+    models: Models, work: Expand, part: _Part, writer: ThinkingWriter
+) -> Generator[GenerateCall, list[int], Stop]:
+    """Requests up to the end of the thinking or, in steps, of a paragraph; why they end."""
+    start, thinking = part.ids, writer.thinking
     least = 0 if work.whole else thinking.paragraph or 0
-    while len(ids) < most:
-        at_step = 0 < least <= len(ids)
-        limit = min(most, least) if len(ids) < least else most
-        part.ids = np.concatenate((start, np.asarray(ids, np.int32)))
-        size = limit - len(ids)
-        reply = yield _call(part, work, size, at_step=at_step, stop_words=thinking.stop_words)
+    while (size := len(writer.ids)) < writer.limit:
+        at_step = 0 < least <= size
+        limit = (min(writer.limit, least) if size < least else writer.limit) - size
+        part.ids = extended(start, writer.ids)
+        reply = yield _call(part, work, limit, at_step=at_step, stop_words=thinking.stop_words)
         part.take(reply)
-        new, truncated = models.without_end(reply, truncated=len(reply) >= size)
-        if (end := thinking.end([*ids, *new])) is not None:
-            return [*ids, *new][:end], Stop.STEP
+        new, truncated = models.without_end(reply, truncated=len(reply) >= limit)
+        writer.take(new)
+        if writer.closed:
+            return Stop.STEP
         if at_step:
             (step,) = models.thoughts(new, truncated=truncated, whole=False)
             if step.stop is Stop.STEP:
-                return [*ids, *step.token_ids], Stop.STEP
-        ids += new
+                del writer.ids[size + len(step.token_ids) :]
+                return Stop.STEP
         if not truncated:
-            return ids, Stop.END
-    return ids, Stop.LENGTH
+            return Stop.END
+    return Stop.LENGTH
 
 
 def _joined(models: Models, ids: Sequence[int], answer: Sequence[Thought], part: _Part) -> Written:
