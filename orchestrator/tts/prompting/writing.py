@@ -153,8 +153,8 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
     room = models.room(part.ids)
     budget = sampling.thinking_budget or thinking.budget
     most = sampling.max_tokens if budget is None else budget - before - len(thinking.closing_ids)
+    limit = min(most, part.room(models))
     if work.whole and budget is None and not (sampling.answer_regex or sampling.answer_schema):
-        limit = min(most, part.room(models))
         reply = yield _call(part, work, limit, at_step=False)  # nothing acts on its parts
         part.take(reply)
         ids, truncated = models.without_end(reply, truncated=len(reply) >= limit)
@@ -165,20 +165,18 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
         return _joined(models, ids[:end], rest, part)
     start = part.ids
     fits = most + len(thinking.closing_ids) < room  # and a token of the answer
-    limit = min(most, part.room(models))
     writer = ThinkingWriter(thinking, limit, closes=budget is not None and fits)
     stop = yield from _write_thinking(models, work, part, writer)
     writer.finish(truncated=stop is Stop.LENGTH)
     if not writer.closed:
         return Written((_thought(models, writer.ids, stop),), part.tokens)
-    ids: Sequence[int] = writer.ids
     for _ in range(MOST_BLANKS):
-        part.ids = extended(start, ids)
+        part.ids = extended(start, writer.ids)
         answer = yield from _answer(context, work, part, behind_thinking=True)
-        written = _joined(models, ids, answer.thoughts, part)
+        written = _joined(models, writer.ids, answer.thoughts, part)
         if len(written.thoughts) > 1:
             return written
-        ids = written.thoughts[0].token_ids
+        writer.ids = list(written.thoughts[0].token_ids)
     return Written((*written.thoughts, Thought((), "", Stop.END)), part.tokens)
 
 
