@@ -36,7 +36,7 @@ def test_an_end_of_sequence_several_steps_ahead_does_not_end_the_beam():
     search = build(BeamSearchConfig(n=1, beam_width=1, num_iterations=3))
     (work,) = search.ask()
     search.tell(Generated(work.node, STEP + STEP + END))
-    assert search.ask() == [Score((0,), need_open=True)]
+    assert search.ask() == [Score((0,), may_be_pruned=True)]
     search.tell(Scored((0,), 0.5))
     assert [work.node for work in search.ask()] == [(0, 0)]
     assert not search.done

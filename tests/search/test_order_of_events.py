@@ -86,10 +86,10 @@ def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, wor
     search = build(config)
     scores = [w for w in drive(search, world, random.Random(shuffle)) if isinstance(w, Score)]
     if not isinstance(config, BeamSearchConfig | DvtsConfig):
-        assert not any(work.need_open for work in scores)
+        assert not any(work.may_be_pruned for work in scores)
         assert search.needs() == {}
     else:
-        certain = [search.tree[work.node] for work in scores if not work.need_open]
+        certain = [search.tree[work.node] for work in scores if not work.may_be_pruned]
         assert all(node.score is not None for node in certain if node.fate is Fate.PRUNED)
 
 
@@ -104,7 +104,7 @@ def drive_in_a_crowd(search: Search, world: int, order: random.Random):
     withdrawn: list[tuple[int, ...]] = []
     while not search.done:
         for work in search.ask():
-            if isinstance(work, Score) and work.need_open:
+            if isinstance(work, Score) and work.may_be_pruned:
                 held[work.node] = work
             else:
                 pending.append(work)

@@ -5,7 +5,7 @@
 | scheduler | `Scheduler`: what to send, what to cancel, whether to start a problem |
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
-| open_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
+| held_scores | scores that may turn out not to be needed, held back to a share and out of a crowd |
 | load_curve | how long an engine takes over its load, and what one more request costs |
 """
 

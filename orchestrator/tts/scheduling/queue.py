@@ -53,7 +53,7 @@ class Job:
     reused: int = 0
     """Tokens of a score's prompt that one before it began with."""
     needed: bool = field(default=False, init=False)
-    """Whether its search has said that it needs this score (`Search.needed`)."""
+    """Whether its search has said that it needs this score (`Search.needs`)."""
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
     cost: int = 0

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tts.search import Expand, Score, Work
 
-from .open_scores import OpenScores
+from .held_scores import HeldScores
 from .queue import Job, Queue, WorkKind
 from .schedules import ScheduleName, new_schedule
 
@@ -54,7 +54,7 @@ class Scheduler:
         )
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_limit)
-        self._open = OpenScores(
+        self._held_scores = HeldScores(
             policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
             shared=policy.shared,
         )
@@ -69,14 +69,14 @@ class Scheduler:
     @property
     def pending(self) -> tuple[int, int]:
         """The backlog, jobs that wait to be sent: generator, verifier."""
-        return self._generator.pending, self._verifier.pending + self._open.held
+        return self._generator.pending, self._verifier.pending + self._held_scores.held
 
     def wants_problem(self, priority: int) -> bool:
         """Whether a queued problem of this priority should start now."""
         most = self._policy.problems
         if most is not None and len(self._widths) >= most:
             return False
-        self._verifier.held_cost = self._open.crowded_out(priority)
+        self._verifier.held_cost = self._held_scores.crowded_out(priority)
         return self._schedule.wants_problem(
             self._generator, self._verifier, widths=self._widths.values(), priority=priority
         )
@@ -95,8 +95,8 @@ class Scheduler:
 
     def add(self, job: Job) -> None:
         """Take in work that a search asks for, or hold it back while it may not be needed."""
-        if isinstance(job.work, Score) and job.work.need_open:
-            self._open.add(job)
+        if isinstance(job.work, Score) and job.work.may_be_pruned:
+            self._held_scores.add(job)
             self._release()
         else:
             self._queue(job).push(job)
@@ -104,22 +104,22 @@ class Scheduler:
     def ended(self, job: Job) -> None:
         """A job that was sent has been answered, has failed or was cancelled."""
         self._queue(job).ended(job)
-        self._open.ended(job)
+        self._held_scores.ended(job)
         self._release()
 
     def drop(self, job: Job) -> bool:
         """Forget a job that has not been sent; False if it has been."""
-        if self._open.drop_job(job):
+        if self._held_scores.drop_job(job):
             return True
         if not self._queue(job).drop(lambda each: each is job):
             return False
-        self._open.ended(job)
+        self._held_scores.ended(job)
         self._release()
         return True
 
     def needed(self, job: Job) -> None:
         """A score that might not have been needed is: it goes before those that may not be."""
-        self._open.needed(job)
+        self._held_scores.needed(job)
         self._release()
 
     def problem_ended(self, problem: int) -> None:
@@ -127,7 +127,7 @@ class Scheduler:
         self._widths.pop(problem, None)
         for queue in (self._generator, self._verifier):
             queue.drop(lambda job: job.problem == problem)
-        self._open.drop(problem)
+        self._held_scores.drop(problem)
         self._release()
 
     def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
@@ -136,7 +136,7 @@ class Scheduler:
 
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""
-        for job in self._open.release(self._verifier.used + self._verifier.pending_cost):
+        for job in self._held_scores.release(self._verifier.used + self._verifier.pending_cost):
             self._verifier.push(job)
 
     def _queue(self, job: Job) -> Queue:

@@ -44,14 +44,14 @@ class Score:
     """Score the path that ends in `node` (the score of its last step).
 
     The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
-    last step is a turn even without text. Such a node need not have been generated. `need_open`
-    says that the score may turn out not to be needed (`Search.needs`), because siblings may outrank
-    the node whatever its score is.
+    last step is a turn even without text. Such a node need not have been generated. With
+    `may_be_pruned`, siblings may outrank the node whatever its score is, so that its score turns
+    out not to be needed (`Search.needs`).
     """
 
     node: NodePath
     own_turn: bool = False
-    need_open: bool = False
+    may_be_pruned: bool = False
 
 
 Work = Expand | Score

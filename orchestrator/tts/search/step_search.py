@@ -247,7 +247,7 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         paths = self.tree.judged(end, candidate.start) if every_step else [end]
         for path in paths:
             self._awaiting_score[path] = candidate
-            self._asks.append(Score(path, need_open=self._may_be_pruned(candidate)))
+            self._asks.append(Score(path, may_be_pruned=self._may_be_pruned(candidate)))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:

@@ -6,7 +6,7 @@ withdrawn. They are sent in the order of their paths, which also breaks ties in 
 more of the waiting ones are soon outranked.
 
 Several problems together may have more for the verifier than keeps it busy. While it is crowded,
-scores that are needed (`Search.needed`) go before those that may not be: the needed ones go at
+scores that are needed (`Search.needs`) go before those that may not be: the needed ones go at
 once, the others wait for room, in which the problems take turns. Not so on a shared device: there a
 step of the verifier stops the generator, and whether emptier steps pay differs from case to case.
 """
@@ -42,7 +42,7 @@ class _Share:
     """Tokens of these."""
 
 
-class OpenScores:
+class HeldScores:
     """The jobs held back, and how much of each problem's share is in use."""
 
     def __init__(self, step_tokens: int | None, *, shared: bool = False) -> None:

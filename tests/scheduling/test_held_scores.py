@@ -20,8 +20,8 @@ def scheduler_of(schedule="decoupled", *, budget=1000, **policy):
     return Scheduler(Policy(schedule, 4, budget, verifier_step_tokens=STEP, **policy))
 
 
-def score(path, tokens=STEP, *, problem=0, need_open=True):
-    return Job(problem, Score(path, need_open=need_open), tokens, WorkKind.MAIN)
+def score(path, tokens=STEP, *, problem=0, may_be_pruned=True):
+    return Job(problem, Score(path, may_be_pruned=may_be_pruned), tokens, WorkKind.MAIN)
 
 
 def add(scheduler, *jobs):
@@ -44,14 +44,14 @@ def test_each_problem_has_a_share_of_two_steps_taken_by_path():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "need_open"),
+    ("schedule", "may_be_pruned"),
     [("decoupled", False), ("lockstep", True), ("batched", True), ("alternating", True)],
 )
 def test_scores_that_are_needed_or_of_another_schedule_wait_for_the_budget_alone(
-    schedule, need_open
+    schedule, may_be_pruned
 ):
     scheduler = scheduler_of(schedule)
-    add(scheduler, *(score((child,), need_open=need_open) for child in (5, 3, 4)))
+    add(scheduler, *(score((child,), may_be_pruned=may_be_pruned) for child in (5, 3, 4)))
     assert nodes(send(scheduler)) == [(5,), (3,), (4,)]
 
 
@@ -90,7 +90,7 @@ def crowded(**policy):
 def test_where_the_verifier_is_crowded_only_scores_that_are_needed_go():
     scheduler, in_flight = crowded()
     jobs = [score((child,), problem=3) for child in range(3)]
-    certain = score((7,), problem=3, need_open=False)
+    certain = score((7,), problem=3, may_be_pruned=False)
     add(scheduler, *jobs, certain)
     assert send(scheduler) == [certain]
     scheduler.needed(jobs[1])
@@ -154,8 +154,8 @@ def test_what_waits_for_room_keeps_problems_from_starting():
 def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
     scheduler = scheduler_of(budget=budget)
     to_ask = [
-        score((child,), tokens, problem=problem, need_open=need_open)
-        for problem, child, tokens, need_open in asked
+        score((child,), tokens, problem=problem, may_be_pruned=may_be_pruned)
+        for problem, child, tokens, may_be_pruned in asked
     ]
     waiting, in_flight, sent, dropped, needed = [], [], [], [], set()
     while to_ask or waiting or in_flight:
@@ -173,7 +173,7 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
             scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
         opened = sum(job.tokens for job in in_flight)
         for job in send(scheduler):
-            if job.work.need_open and job not in needed:
+            if job.work.may_be_pruned and job not in needed:
                 assert opened < CROWD or budget <= CROWD, "it waits for room"
                 opened += job.tokens
             waiting.remove(job)
@@ -187,7 +187,7 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
             used = [
                 job.tokens
                 for job in in_flight
-                if job.work.need_open and job not in needed and job.problem == problem
+                if job.work.may_be_pruned and job not in needed and job.problem == problem
             ]
             assert sum(used) <= SHARE or len(used) == 1
     assert Counter(map(id, sent + dropped)) == Counter({id(job): 1 for job in sent + dropped})
