@@ -177,6 +177,30 @@ def test_no_packages_import_each_other_in_a_circle():
     refuse_circles(graph)
 
 
+PARENTS = sorted({package_of(name).rpartition(".")[0] for name in MODULES if name != "tts"} - {""})
+
+
+@pytest.mark.parametrize("parent", [each for each in PARENTS if each not in ("tts", "tts.build")])
+def test_no_parts_of_a_package_import_each_other_in_a_circle(parent):
+    """A package inside counts as one part, a module beside it as one; tts.build's choose targets.
+
+    Imports for type checkers alone count as well.
+    """
+    graph = {}
+    for name, file in MODULES.items():
+        if name.startswith(f"{parent}."):
+            there = filter(None, map(module_of, imports(name, file)))
+            parts = {part_of(each, parent) for each in there if each.startswith(f"{parent}.")}
+            here = part_of(name, parent)
+            graph[here] = graph.get(here, set()) | (parts - {here})
+    refuse_circles(graph)
+
+
+def part_of(name, parent):
+    """The part of a package that a module is, or is in."""
+    return name.removeprefix(f"{parent}.").partition(".")[0]
+
+
 @pytest.mark.parametrize("package", sorted(PURE))
 def test_the_core_imports_no_io_no_clock_no_engine(package):
     for name, file in MODULES.items():

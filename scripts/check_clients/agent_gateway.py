@@ -17,10 +17,10 @@ from typing import Any
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall, NewTokens, StreamingGenerator
-from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.observability import Recorder
+from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession

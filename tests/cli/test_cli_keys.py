@@ -6,7 +6,7 @@ from contextlib import closing
 from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
-from tts.gateway.ledger import Ledger
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.safety import Keyring
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
-from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.safety import KeyLimits, KeyStore
 
 PROMPT = 'Was,\n"wäre"?'

@@ -18,8 +18,8 @@ from tts.build.spec import load_deployment
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
 from tts.gateway.database import database_file
-from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
+from tts.gateway.observability.ledger import Ledger
 from tts.lab.study.study_plan import limits_digest
 from tts.lab.tuning import tune as tuning
 from tts.lab.tuning.analysis import analyse

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from tts.endpoints.base import NewTokens
-from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.app import App
 from tts.gateway.observability import Recorder
+from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession

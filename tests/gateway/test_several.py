@@ -12,8 +12,8 @@ from tts.base.errors import ConfigError
 from tts.gateway import http_server
 from tts.gateway.app import App
 from tts.gateway.http_server import _names
-from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder, read_requests
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.safety import KeyLimits, KeyStore
 from tts.session import AsyncSession
 

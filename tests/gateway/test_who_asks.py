@@ -8,8 +8,8 @@ from tests.gateway.in_process import CHAT, KEY, Kept, key_ring
 
 from tts.endpoints.base import Shaping
 from tts.gateway.answer import completions
-from tts.gateway.ledger import Ledger
 from tts.gateway.observability import Recorder
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.safety import KeyLimits, read_usage
 
 PLAIN = {"model": "tiny", "messages": [{"role": "user", "content": "Compute 2 + 2."}]}

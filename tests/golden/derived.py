@@ -31,9 +31,9 @@ from tts.constraints.answer import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
-from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
+from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench

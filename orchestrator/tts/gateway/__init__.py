@@ -14,7 +14,8 @@ docs/reference/gateway-api.md.
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one HTTP request and its response |
 | service | what handlers work with: engines, settings, keys; reading and admitting a request |
-| answer/ | from a request for text to its answer: prompts, samples, searches, what is sent |
+| answer/ | from a request for text to its answer: prompts, forms, what is sent |
+| output/ | samples and searches while they run |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | tools/ | calls of tools in texts, chats and schemas; votes of candidates. Pure |
 | pooling, rerank, tokens | scores of steps; answers by their scores; texts and token ids |
@@ -22,7 +23,6 @@ docs/reference/gateway-api.md.
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
 | origins | which web pages may use it |
 | database | the SQLite file of keys, usage and requests |
-| ledger | a running gateway's hold on it: keys in memory, usage and requests on their way |
 | page/ | the page at `/` |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """

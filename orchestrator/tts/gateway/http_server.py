@@ -39,14 +39,14 @@ from tts.session.replicas import EnginePair, Replicas
 from tts.session.server import Server, local_name, open_server
 
 from . import process
-from .answer.generation import TextGenerator
 from .app import App
 from .connections import SEND_BUFFER, HttpServer
 from .database import DatabaseUnusable, database_file
 from .draining import Drain
-from .ledger import Ledger
 from .named_servers import NamedServers, follow
 from .observability import Recorder, telemetry_of
+from .observability.ledger import Ledger
+from .output.generation import TextGenerator
 from .safety import ApiKey, FilterChain, Keyring, Limiter
 from .service import Service, Settings
 

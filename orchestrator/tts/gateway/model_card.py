@@ -15,7 +15,7 @@ from tts.session.doubts import DOUBTFUL, is_demo_pair
 from tts.session.strategy import choose
 from tts.strategies.catalog import find_strategy
 
-from .answer.generation import PLAIN_TEMPERATURE, PLAIN_TOP_P
+from .output.generation import PLAIN_TEMPERATURE, PLAIN_TOP_P
 from .service import Service
 
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens")

@@ -8,21 +8,17 @@ the answer gives one.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 import msgspec
 
-from tts.base.errors import DatasetError
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
-from tts.prompting import Models
-from tts.prompting.context import score_calls
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
 from tts.session.doubts import doubts, probability_of
 from tts.strategies.parameters import scores_answers
 
-from .answer.prompts import filter_messages, problem_of, require_length, tokenised
+from .answer.prompts import filter_messages, problem_of, require_length, score_calls_of, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import MAX_SCORES, PoolingRequest
@@ -85,15 +81,5 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
             "messages",
         )
     question = problem.full_question
-    calls = await tokenised(characters, lambda: calls_of(models, question, steps))
+    calls = await tokenised(characters, lambda: score_calls_of(models, question, steps))
     return problem, calls[-1:] if scores_answers(service.deployment) else calls
-
-
-def calls_of(
-    models: Models, question: str, steps: Sequence[str], field: str = "messages"
-) -> list[ScoreCall]:
-    """One call for each step; raises ApiError for what the verifier cannot read."""
-    try:
-        return score_calls(models, question, steps)
-    except DatasetError as error:
-        raise bad_request(error.message, field, "context_length_exceeded") from None

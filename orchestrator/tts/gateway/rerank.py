@@ -14,11 +14,10 @@ import msgspec
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
 
-from .answer.prompts import filtered, require_length, tokenised
+from .answer.prompts import filtered, require_length, score_calls_of, tokenised
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import RerankRequest
-from .pooling import calls_of
 from .service import Service, admit, read, strategy_of
 
 
@@ -43,7 +42,7 @@ async def rerank(service: Service, exchange: Exchange) -> None:
     calls = await tokenised(
         len(question) + sum(map(len, answers)),
         lambda: [
-            calls_of(models, question, steps_of(text, delimiter), "documents")[-1]
+            score_calls_of(models, question, steps_of(text, delimiter), "documents")[-1]
             for text in answers
         ],
     )

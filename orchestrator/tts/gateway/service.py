@@ -14,13 +14,13 @@ from tts.build.spec import Deployment
 from tts.session import AsyncSession
 from tts.strategies.catalog import strategy_names
 
-from .answer.generation import TextGenerator
-from .answer.running_searches import RunningSearches
 from .draining import Drain
 from .exchange import Exchange
 from .observability import Recorder
 from .openai.errors import ApiError, quoted
 from .openai.requests import read_request
+from .output.generation import TextGenerator
+from .output.running_searches import RunningSearches
 from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
 
 MAX_BODY = 4 << 20

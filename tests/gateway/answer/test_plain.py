@@ -135,7 +135,7 @@ async def read(replicas, call, key, on_server):
 def test_a_prompt_is_given_back_with_its_log_probabilities(
     ask, tokenizer, monkeypatch, most, streams
 ):
-    monkeypatch.setattr("tts.gateway.answer.generation.routed_reading", read)
+    monkeypatch.setattr("tts.gateway.output.generation.routed_reading", read)
     prompt = "Compute 2 + 2."
     asked = {"prompt": prompt, "max_tokens": most, "echo": True, "logprobs": 1, "stream": streams}
     status, said, _ = ask(TEXT, asked, Likeliest)

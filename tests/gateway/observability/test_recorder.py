@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tts.gateway import observability
-from tts.gateway.ledger import SEES_CHANGES_S, Ledger
 from tts.gateway.observability import Recorder, read_requests
+from tts.gateway.observability.ledger import SEES_CHANGES_S, Ledger
 from tts.gateway.safety import KeyLimits, Keyring, KeyStore
 
 FILE = Path(observability.__file__).with_name("grafana_dashboard.json")

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tts.gateway import ledger
-from tts.gateway.ledger import Ledger
-from tts.gateway.observability import ServedRequest, read_requests, request_log
+from tts.gateway.observability import ServedRequest, ledger, read_requests, request_log
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.recorder import Writer
 
 NOW = time.time()
@@ -198,7 +197,7 @@ def test_what_nobody_has_time_for_is_counted(monkeypatch):
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from tts.gateway.ledger import Ledger
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability import Recorder
 
 recorder = Recorder(Ledger(Path(sys.argv[1])))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.gateway.ledger import Ledger
 from tts.gateway.observability import ServedRequest
+from tts.gateway.observability.ledger import Ledger
 from tts.gateway.safety import KeyLimits, Limiter, Refusal, Spent
 from tts.gateway.safety.usage import read_usage, totals
 

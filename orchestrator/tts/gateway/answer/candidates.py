@@ -29,12 +29,12 @@ from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_
 from ..openai.errors import too_late
 from ..openai.messages import ToolCall
 from ..openai.requests import ChatRequest
-from ..pooling import calls_of
+from ..output.running_searches import RunningSearch
+from ..output.sample_text import SampleText
 from ..service import Service, admit
 from ..tools.conversation import transcript
 from ..tools.votes import DrawnAnswer, Vote, vote
-from .running_searches import RunningSearch
-from .sample_text import SampleText
+from .prompts import score_calls_of
 from .search_request import SearchRequest, read_search_request
 from .searches import join_and_respond
 from .thinking import with_budget
@@ -245,7 +245,8 @@ class _Draw(RunningSearch[_Ballot]):
         texts = dict.fromkeys(map(self._turn.written, candidates))
         models = service.session.models
         calls = [
-            calls_of(models, question, steps_of(text, delimiter) or [text])[-1] for text in texts
+            score_calls_of(models, question, steps_of(text, delimiter) or [text])[-1]
+            for text in texts
         ]
         results = dict(zip(texts, await service.session.score_calls(calls), strict=True))
         self._critiques = sum(result.tokens for result in results.values())

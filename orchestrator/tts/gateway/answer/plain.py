@@ -14,11 +14,11 @@ from ..observability import ServedRequest
 from ..openai.answers import AnswerEnd, AnswerPart, Encoder, TokenLogs, usage_of
 from ..openai.errors import ApiError, bad_request
 from ..openai.requests import Request
+from ..output.generation import Delta
+from ..output.sample_text import SampleText
 from ..service import Service, admit
 from ..tools.votes import canonical
-from .generation import Delta
 from .respond import respond
-from .sample_text import SampleText
 from .tool_turns import ToolTurn, reading_calls
 
 

@@ -18,6 +18,7 @@ from tts.build.chat_template import TemplateFailed
 from tts.build.control_tokens import plain as unmarked
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
+from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.prompting.chat import (
@@ -28,6 +29,7 @@ from tts.prompting.chat import (
     require_messages,
     shown_chat,
 )
+from tts.prompting.context import score_calls
 from tts.session.questions import as_problem
 
 from ..openai.errors import ApiError, bad_request
@@ -127,6 +129,16 @@ def problem_of(messages: Sequence[ChatMessage]) -> Problem:
         return as_problem([message.plain() for message in messages], "solve")
     except DatasetError as error:
         raise bad_request(error.message, "messages") from None
+
+
+def score_calls_of(
+    models: Models, question: str, steps: Sequence[str], field: str = "messages"
+) -> list[ScoreCall]:
+    """One call for each step; raises ApiError for what the verifier cannot read."""
+    try:
+        return score_calls(models, question, steps)
+    except DatasetError as error:
+        raise bad_request(error.message, field, "context_length_exceeded") from None
 
 
 async def search_prompt(models: Models, problem: Problem, characters: int) -> Ids:

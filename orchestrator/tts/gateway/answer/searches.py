@@ -28,12 +28,12 @@ from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenU
 from ..openai.errors import NO_RETRY, ApiError
 from ..openai.messages import ChatMessage
 from ..openai.requests import Request
+from ..output.running_searches import R, RunningSearch, StepNote
+from ..output.sample_text import StopStrings
 from ..service import Service, admit
 from .closing import ClosingAnswer
 from .prompts import filter_messages, form_read, problem_of, require_length, search_prompt
 from .respond import respond
-from .running_searches import R, RunningSearch, StepNote
-from .sample_text import StopStrings
 from .search_request import SearchRequest, read_search_request
 from .structured import OutputForm
 

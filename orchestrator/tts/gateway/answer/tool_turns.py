@@ -13,11 +13,11 @@ from tts.engines.wire import Guide
 from ..openai.errors import bad_request
 from ..openai.messages import NamedTool, Tool
 from ..openai.requests import ChatRequest
+from ..output.generation import Delta
 from ..service import Service
 from ..tools.forced import MAX_CALLS, forced_call
 from ..tools.forms import ToolForm, form_of
 from ..tools.parser import CallParser
-from .generation import Delta
 from .structured import OutputForm, require_guides, schema_guide
 
 

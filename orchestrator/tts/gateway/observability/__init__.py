@@ -4,6 +4,7 @@
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
 | `recorder` | takes the gateway's records of requests; its threads have them kept |
+| `ledger` | a running gateway's hold on its database: keys in memory, usage, requests |
 | `request_log` | records in the gateway's database; reading them, also as JSON lines |
 | `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans for an OpenTelemetry collector |

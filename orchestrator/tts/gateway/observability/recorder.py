@@ -17,15 +17,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..safety import NOTHING, Spent
+from .ledger import Ledger
 from .metrics import GatewayMetrics
 from .record import ServedRequest
 from .telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from ..ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from tests.gateway.in_process import TEXT, answers, chunks_of
 from tts.base.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.engines.wire import EBNF, Guide
-from tts.gateway.answer.generation import TextGenerator
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
+from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.prompting import Models
 from tts.session.replicas import EnginePair, Replicas

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers
 
 from tts.endpoints.base import NewTokens
-from tts.gateway.answer.sample_text import (
+from tts.gateway.output.sample_text import (
     ByteDetokenizer,
     MarkingDetokenizer,
     SampleText,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tts.gateway.answer import running_searches
-from tts.gateway.answer.running_searches import RunningSearch, RunningSearches
+from tts.gateway.output import running_searches
+from tts.gateway.output.running_searches import RunningSearch, RunningSearches
 
 
 class Solving:

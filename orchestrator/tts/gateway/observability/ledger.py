@@ -19,14 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
-from .database import Identity, connected, identity, unusable
-from .observability.record import ServedRequest
-from .observability.request_log import INDEX, INSERT, forget_old, row_of
-from .observability.request_log import TABLE as REQUESTS
-from .safety.keys import ApiKey, read_keys
-from .safety.limits import Spent
-from .safety.usage import ADD, NO_KEY, day_of, left_s, more, read_totals
-from .safety.usage import TABLE as USAGE
+from ..database import Identity, connected, identity, unusable
+from ..safety.keys import ApiKey, read_keys
+from ..safety.limits import Spent
+from ..safety.usage import ADD, NO_KEY, day_of, left_s, more, read_totals
+from ..safety.usage import TABLE as USAGE
+from .record import ServedRequest
+from .request_log import INDEX, INSERT, forget_old, row_of
+from .request_log import TABLE as REQUESTS
 
 logger = logging.getLogger(__name__)
 
