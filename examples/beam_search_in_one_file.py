@@ -23,10 +23,10 @@ from tts import Session
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.fleet.embedded import embedded_engines
+from tts.fleet.endpoints import endpoints_on
 from tts.prompting import Context, Models
 from tts.search import BeamSearchConfig, Fate, NodePath, SeedOf, Stop, Thought, node_seed
-from tts.session.embedded import embedded_engines
-from tts.session.endpoints import endpoints_on
 
 Write = Callable[[NodePath, bool], Awaitable[Sequence[Thought]]]
 """The step of a new node, or the steps of the whole chain that begins there."""

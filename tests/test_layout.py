@@ -38,6 +38,8 @@ LAYERS = (
     "runs",
     "checks",
     "datasets",
+    # the servers of a deployment: found, started, connected, and work routed among them
+    "fleet",
     # a program's engines and searches
     "session",
     # experiments: benchmark runs, studies, tuning, simulation
@@ -49,7 +51,7 @@ LAYERS = (
     "cli",
 )
 """Every part of the namespace, lowest first: each imports itself and parts before it only."""
-PURE = {"search", "scheduling", "endpoints.routing"}
+PURE = {"search", "scheduling", "fleet.routing"}
 """Packages without IO, clock, asyncio or engine."""
 
 CORE_MAY_IMPORT = {

@@ -25,6 +25,7 @@ from tests.search import driving
 
 from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver
+from tts.fleet.journal import event_of
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context
@@ -34,7 +35,6 @@ from tts.runs.log import ChecksumChain
 from tts.runs.resume import read_resume_point, resumed_work
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Expand, Fate, Generated, Score, Scored, node_seed
-from tts.session.journal import event_of
 from tts.strategies.catalog import STRATEGIES, new_search
 
 SCHEDULES = get_args(ScheduleName)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 
 from tts.driver import Driver, policy_of
+from tts.fleet.journal import event_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import (
@@ -18,7 +19,6 @@ from tts.search import (
     SampleSearchConfig,
     node_seed,
 )
-from tts.session.journal import event_of
 from tts.strategies.catalog import new_search
 
 PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]

@@ -119,7 +119,7 @@ def test_a_server_that_dies_or_keeps_its_caches_is_replaced_before_the_next_sear
             os.kill(started[1].state.server.pid, signal.SIGKILL)
 
     monkeypatch.setattr(TritonConnection, "reset_prefix_caches", refuse)
-    monkeypatch.setattr("tts.session.engines._RESET_WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr("tts.fleet.engines._RESET_WAITS_S", (0.0, 0.0))
     folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill))
     assert answers == [], "both were given before the second search"
     assert len(started) == 3

@@ -18,9 +18,9 @@ from tts.engines.generate_request import check_request, score_request
 from tts.engines.opening import opening_of
 from tts.engines.responses import first_probability
 from tts.engines.wire import EBNF, Guide
+from tts.fleet.connecting import require_engines, triton_connection
 from tts.serving.server.start import start_server
 from tts.serving.server.triton import Triton
-from tts.session.connecting import require_engines, triton_connection
 
 PROMPTS = [prompt(seed, 20 + seed) for seed in range(12)]
 SHAPES = (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.base.errors import ConfigError, EndpointUnavailable
+from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway import named_servers
 from tts.gateway.named_servers import (
     NamedServers,
@@ -18,7 +19,6 @@ from tts.gateway.named_servers import (
     read_replicas,
     resolve,
 )
-from tts.session.replicas import EnginePair, Replicas
 
 PODS = "dns:pods.here:8001"
 

@@ -31,6 +31,9 @@ from tts.constraints.answer import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
+from tts.fleet import connecting
+from tts.fleet.endpoints import endpoints_on
+from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.output.generation import TextGenerator
@@ -58,9 +61,7 @@ from tts.runs.summary import summarise
 from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
-from tts.session import AsyncSession, Session, connecting
-from tts.session.endpoints import endpoints_on
-from tts.session.replicas import EnginePair, Replicas
+from tts.session import AsyncSession, Session
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")

@@ -26,6 +26,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
+from tts.fleet import connecting
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
@@ -36,7 +37,7 @@ from tts.runs.config import RunConfig
 from tts.runs.events import decode, encode
 from tts.runs.log import ChecksumChain
 from tts.runs.run import Run
-from tts.session import AsyncSession, connecting
+from tts.session import AsyncSession
 
 WANTED = RunConfig(
     deployment_source="demo",

@@ -31,7 +31,7 @@ PROGRAM = """
 import asyncio
 from tts.serving.server import probe
 from tts.serving.server.triton import Triton
-from tts.session import server as module
+from tts.fleet import server as module
 
 
 def say(line):

@@ -17,12 +17,12 @@ from tts.base import paths
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
 from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.fleet.connecting import triton_connection
 from tts.serving.repository import render as repository
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.model_configs import model_configs
 from tts.serving.server.start import start_server
 from tts.serving.server.triton import Triton
-from tts.session.connecting import triton_connection
 
 pytestmark = pytest.mark.server
 ENGINE = '''

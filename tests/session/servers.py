@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.base.errors import EndpointUnavailable
-from tts.session.replicas import EnginePair
+from tts.fleet.replicas import EnginePair
 
 
 @dataclass

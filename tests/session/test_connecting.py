@@ -6,11 +6,12 @@ import pytest
 
 from tts.base.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.fleet import connecting
+from tts.fleet.connecting import PairMaker, most_rows, require_engines, use_several
+from tts.fleet.replicas import Replicas
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
-from tts.session import AsyncSession, connecting
-from tts.session.connecting import PairMaker, most_rows, require_engines, use_several
-from tts.session.replicas import Replicas
+from tts.session import AsyncSession
 
 
 @pytest.fixture

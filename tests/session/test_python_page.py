@@ -9,11 +9,12 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
+from tts.fleet import engines
+from tts.fleet.replicas import EnginePair
+from tts.fleet.server import Server
 from tts.serving.command.ports import Addresses
-from tts.session import Session, engines
+from tts.session import Session
 from tts.session.function_files import load_all, source_of
-from tts.session.replicas import EnginePair
-from tts.session.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"

@@ -14,6 +14,10 @@ from tests.session.servers import FakeServer
 from tts.base.errors import EndpointUnavailable, RequestRefused, ServerError
 from tts.driver import policy_of
 from tts.endpoints.retry import PATIENCE_S
+from tts.fleet import replicas as replicas_module
+from tts.fleet.drivers import Drivers
+from tts.fleet.engines import Engines
+from tts.fleet.replicas import Attempts, Replicas
 from tts.grading import Outcome, Reason, Verdict
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
@@ -23,12 +27,8 @@ from tts.runs.events import Idle, ProblemSolved, ProblemStarted, StepGenerated, 
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
-from tts.session import replicas as replicas_module
-from tts.session.drivers import Drivers
-from tts.session.engines import Engines
 from tts.session.plan import Plan
 from tts.session.questions import in_turn
-from tts.session.replicas import Attempts, Replicas
 from tts.session.solver import Outbox, Solver
 from tts.session.strategy import choose
 

@@ -10,11 +10,12 @@ from tts.base.errors import BuildError, EndpointUnavailable, ServerError, Sessio
 from tts.build import builder
 from tts.build.openvino import target as openvino_target
 from tts.build.spec import load_deployment
+from tts.fleet import connecting, engines, server
+from tts.fleet.server import open_server, while_healthy
 from tts.serving.command.ports import Addresses
 from tts.serving.server import supervise
 from tts.serving.server.triton import Triton
-from tts.session import AsyncSession, Session, connecting, engines, server
-from tts.session.server import open_server, while_healthy
+from tts.session import AsyncSession, Session
 
 WHERE = Addresses("127.0.0.1", 1, 0, 0)
 

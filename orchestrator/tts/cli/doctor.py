@@ -96,9 +96,9 @@ def doctor(
     """Say what this machine can run and what is missing, in plain words."""
     from tts.build.spec import load_deployment
     from tts.checks.machine import diagnose
+    from tts.fleet.remotes import ask
     from tts.reports.console import consoles
     from tts.reports.findings import print_observation
-    from tts.session.remotes import ask
 
     out, _ = consoles()
     spec = None if deployment is None else load_deployment(deployment)

@@ -28,15 +28,14 @@ from tts.base.errors import ConfigError
 from tts.build.resolve import open_deployment
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
-from tts.endpoints.routing import PolicyName, routing_policy
+from tts.fleet.connecting import require_engines, serves
+from tts.fleet.replicas import EnginePair, Replicas
+from tts.fleet.routing import PolicyName, routing_policy
+from tts.fleet.server import Server, in_loop, local_name, open_server
 from tts.serving.server.loading import Loading
 from tts.serving.server.triton import Triton
 from tts.session import AsyncSession
-from tts.session.connecting import require_engines, serves
-from tts.session.event_loop import in_loop
 from tts.session.function_files import verifier_of
-from tts.session.replicas import EnginePair, Replicas
-from tts.session.server import Server, local_name, open_server
 
 from . import process
 from .app import App

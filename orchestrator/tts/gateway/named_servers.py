@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tts.base.errors import ConfigError, TtsError
 from tts.base.input_files import Unreadable, read_text
-from tts.session.replicas import Replicas
+from tts.fleet.replicas import Replicas
 
 LOOK_S = 0.5
 RETRY_S = 2.0

@@ -12,19 +12,11 @@ docs/reference/python.md.
 | arguments | the options of a call, checked, and the configuration that they ask for |
 | strategy | the search for a strategy's name, config object or function |
 | plan | a run's resolved configuration, with its functions and other objects |
-| engines | the engines of a session, while it is open |
-| server, connecting, embedded | the server that is used or started; several; engines without one |
-| remotes | engines that are asked by HTTP: probing their servers, connecting to them |
-| endpoints | the generator and the verifier of a server, of several |
-| replicas | several servers: routing, health, joining and leaving |
 | functions, function_files | the program's own `answer_of` and `equal`; functions in files |
 | solver | solves the problems of a plan; results that the program has not taken yet |
 | problem_search, outcome | the search for one problem; its outcome |
-| drivers | a driver for each server, which all searches share |
-| journal | distributes events, and counts what problems have used |
 | requests | samples outside a search |
 | scoring | scores of solutions that exist already; candidates, ranked |
-| engine_steps | records the engines' steps beside a run |
 | run | a run in a folder; the results of one that is continued |
 | resources | records a run's use of the machine in its log |
 

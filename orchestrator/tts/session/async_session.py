@@ -27,7 +27,11 @@ from tts.build.spec import ROLES, Deployment
 from tts.build.tokenizer import Message
 from tts.endpoints.base import Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
-from tts.endpoints.routing import RoutingPolicy
+from tts.fleet.drivers import Drivers
+from tts.fleet.engines import Engines, Given, open_replicas
+from tts.fleet.replicas import Replicas
+from tts.fleet.routing import RoutingPolicy
+from tts.fleet.server import while_healthy
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Context, Models
@@ -38,8 +42,6 @@ from tts.strategies.parameters import scores_answers
 
 from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
-from .drivers import Drivers
-from .engines import Engines, Given, open_replicas
 from .function_files import verifier_of
 from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (
@@ -50,11 +52,9 @@ from .questions import (
     problems_in_turn,
     require_several,
 )
-from .replicas import Replicas
 from .result import Result, RunProgress
 from .run import OpenRun, execute, open_run
 from .scoring import Candidate, Scorer, ranked, solutions_of
-from .server import while_healthy
 from .solver import Outbox, Solver, streamed
 from .strategy import choose
 

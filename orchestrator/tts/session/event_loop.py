@@ -149,16 +149,6 @@ def _is_own(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def in_loop(function: Callable[P, object]) -> Callable[P, None]:
-    """Wrap `function`: called from any thread, it runs in that of the event loop which runs now."""
-    loop = asyncio.get_running_loop()
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        loop.call_soon_threadsafe(functools.partial(function, *args, **kwargs))
-
-    return call
-
-
 class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
     """The work of a caller's thread while it waits: callbacks, then the finished task."""
 

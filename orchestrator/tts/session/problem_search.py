@@ -12,12 +12,12 @@ from typing import Any
 
 from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver, Submission
+from tts.fleet.drivers import Drivers
+from tts.fleet.replicas import FAILURES, Attempts, EnginePair
 from tts.problem import Problem
 from tts.search import Generated, NodePath, Scored, Search, SearchResult, Thought
 
-from .drivers import Drivers
 from .plan import Plan
-from .replicas import FAILURES, Attempts, EnginePair
 from .result import Step
 
 MOST_IN_VAIN = 5

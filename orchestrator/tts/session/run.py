@@ -11,6 +11,9 @@ from pathlib import Path
 from tts.base import paths
 from tts.base.errors import RunError
 from tts.base.user_paths import is_there
+from tts.fleet.drivers import Drivers
+from tts.fleet.engine_steps import recording_steps
+from tts.fleet.engines import Engines
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.runs.answers import write_answers
@@ -33,9 +36,6 @@ from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.strategies.strategy import Vote
 
-from .drivers import Drivers
-from .engine_steps import recording_steps
-from .engines import Engines
 from .plan import Plan
 from .questions import in_turn
 from .resources import recorded_resources
@@ -128,7 +128,8 @@ async def execute(
     if a problem fails, and what was done until then is saved; RunError if a continued run used
     another model.
     """
-    run = replace(run, plan=engines.described(run.plan))
+    # the facts about engines that run already, now that they were asked
+    run = replace(run, plan=replace(run.plan, remotes=engines.remotes.engine_records()))
     plan, folder = run.plan, run.folder
     if run.begun:
         _check_same(plan, folder)

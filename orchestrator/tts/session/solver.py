@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tts.base.errors import EndpointTimeout, TtsError
+from tts.fleet.drivers import Drivers
 from tts.grading import Equality
 from tts.grading.code import CodeGrader, ProblemTests, SameText
 from tts.grading.code_blocks import extract_code
@@ -26,12 +27,11 @@ from tts.search import (
     Search,
 )
 
-from .drivers import Drivers
 from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
 from .outcome import judged_outcome
 from .plan import Plan
 from .problem_search import ProblemSearch
-from .result import Result, RunProgress
+from .result import Result, RunProgress, Usage
 from .strategy import is_own
 
 AHEAD = 256
@@ -255,14 +255,14 @@ class Solver:
                 graded.passes if graded else None,
             )
             now = journal.clock()
-            usage = journal.usage(name, now, outcome.completion_tokens)
+            work, seconds = journal.work(name, now)
         finally:
             journal.end(name)
-        journal.solved(outcome, now)
+        journal.write(outcome.event(now))
         if self._allocation and found.decision:
             self._allocation.observe(problem.id, found.decision)
             self._decided.set()
-        return outcome.result(usage)
+        return outcome.result(Usage.of(work, outcome.completion_tokens, seconds))
 
     def _new_search(self, problem: Problem) -> Search:
         """A new search for a problem, within its budget."""

@@ -9,12 +9,12 @@ from tests.gateway.in_process import TEXT, answers, chunks_of
 from tts.base.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.engines.wire import EBNF, Guide
+from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.prompting import Models
-from tts.session.replicas import EnginePair, Replicas
 
 LETTERS = list(range(40, 60))
 
@@ -121,7 +121,7 @@ def test_a_sample_whose_last_word_is_lost_is_whole(tiny_deployment, text):
 
 
 def test_one_server_is_asked_again_and_then_its_failure_is_told(tiny_deployment, monkeypatch):
-    monkeypatch.setattr("tts.session.replicas.RETRY_WAIT_S", 0)
+    monkeypatch.setattr("tts.fleet.replicas.RETRY_WAIT_S", 0)
     dead = Streaming(0)
     with pytest.raises(EndpointUnavailable, match="gone"):
         sampled(tiny_deployment, {"a": dead})

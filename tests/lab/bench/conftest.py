@@ -6,9 +6,10 @@ import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.tokenizer import Tokenizer
+from tts.fleet import connecting
 from tts.lab import campaign
 from tts.lab.bench import group_run, single_run
-from tts.session import AsyncSession, connecting
+from tts.session import AsyncSession
 
 
 class NotStarted:

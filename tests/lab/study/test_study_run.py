@@ -11,6 +11,7 @@ from tts.base.paths import deployments_dir
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
+from tts.fleet import connecting
 from tts.lab import campaign as runs
 from tts.lab.observer import Observer
 from tts.lab.study import study_plan, study_run
@@ -24,7 +25,7 @@ from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
-from tts.session import AsyncSession, connecting
+from tts.session import AsyncSession
 
 pytestmark = pytest.mark.skipif(
     not (deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),

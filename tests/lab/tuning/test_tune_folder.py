@@ -9,13 +9,14 @@ from tests.lab.tuning.samples import LOADS, samples_of
 from tests.runs.replay.recordings import recorded_run
 
 from tts.base.errors import Interrupted, RunError
+from tts.fleet import connecting
 from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import tune
 from tts.runs.folder import CONFIG
 from tts.runs.lock import locked
-from tts.session import AsyncSession, connecting
+from tts.session import AsyncSession
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,12 @@ from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
 from tts.endpoints.base import GenerateCall, NewTokens, Shaping
 from tts.engines.wire import Guide
+from tts.fleet.endpoints import routed_reading, routed_stream
+from tts.fleet.replicas import Replicas
 from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
 from tts.prompting.writing import part_seed
 from tts.search import node_seed
-from tts.session.endpoints import routed_reading, routed_stream
-from tts.session.replicas import Replicas
 
 from ..observability import ServedRequest
 from ..openai.errors import bad_request

@@ -16,6 +16,8 @@ from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
 from tts.datasets.load import kept_problems, load_dataset
 from tts.datasets.options import DatasetOptions
+from tts.fleet.connecting import require_engines
+from tts.fleet.engines import takes_text
 from tts.grading.code import CodeGrader
 from tts.grading.code_tests import tests_of
 from tts.problem import Problem
@@ -25,9 +27,7 @@ from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
-from tts.session.connecting import require_engines
 from tts.session.doubts import doubt_of_answer, doubt_of_question
-from tts.session.engines import takes_text
 from tts.session.function_files import Loaded, load_all
 from tts.session.plan import (
     Plan,

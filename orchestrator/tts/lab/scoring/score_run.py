@@ -18,6 +18,7 @@ from tts.base.user_paths import is_folder
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction
 from tts.build.verifiers.identity import VerifierIdentity, verifier_identity
+from tts.fleet.engines import takes_text
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Models
@@ -28,7 +29,6 @@ from tts.search import Calibration
 from tts.serving.server.lookup import find_server
 from tts.serving.server.triton import Triton
 from tts.session import AsyncSession, Result, RunProgress
-from tts.session.engines import takes_text
 from tts.session.function_files import load_all
 from tts.session.plan import calibration_of, load_checked
 from tts.session.run import unused_folder

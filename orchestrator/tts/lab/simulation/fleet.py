@@ -13,7 +13,6 @@ from tts.build.spec import Deployment, EngineSpec, Role, VerifierRole
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult, together
-from tts.endpoints.routing import PrefixAffinity, Router
 from tts.engines.simulated import (
     GPUS,
     Affine,
@@ -26,6 +25,7 @@ from tts.engines.simulated import (
     StepTime,
     StepTotals,
 )
+from tts.fleet.routing import PrefixAffinity, Router
 from tts.runs.replay import Script
 
 from .published_pairs import shapes_of

@@ -13,13 +13,13 @@ from tts.base.user_paths import is_there
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.started.memory import planned
+from tts.fleet.connecting import require_engines
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
-from tts.session.connecting import require_engines
 from tts.session.plan import Plan, findable, load_checked, reaches_for
 from tts.session.run import open_run, unused_folder
 

@@ -15,13 +15,13 @@ from tts.build.openvino.threads import threads_in_words
 from tts.build.server_kinds import ServerKind
 from tts.build.started.memory import planned
 from tts.datasets.load import load_problems
+from tts.fleet.connecting import require_engines
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import refuse_begun, write_json, writing
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.session import AsyncSession
-from tts.session.connecting import require_engines
 from tts.session.event_loop import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked
 from tts.session.run import OpenRun, open_run, unused_folder

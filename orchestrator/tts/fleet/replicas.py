@@ -1,6 +1,6 @@
 """The servers that a session uses side by side: their health, and the routing of work.
 
-`tts.endpoints.routing` decides. This module gives it connections, the time, a watch that notices
+`tts.fleet.routing` decides. This module gives it connections, the time, a watch that notices
 dead servers, and a real request that shows when they are back.
 """
 
@@ -16,7 +16,8 @@ from typing import Self, TypeVar
 from tts.base.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
 from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
-from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy
+
+from .routing import Breaker, Lease, Router, RoutingPolicy
 
 CHECK_S = 0.5
 """Seconds between checks of the servers."""

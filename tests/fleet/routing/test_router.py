@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from tts.endpoints.routing import Breaker, LeastOutstanding, PrefixAffinity, Router
+from tts.fleet.routing import Breaker, LeastOutstanding, PrefixAffinity, Router
 
 KEYS = st.sampled_from(["", "a", "b", "c"])
 

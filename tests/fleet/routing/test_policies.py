@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.endpoints.routing import (
+from tts.fleet.routing import (
     ByConcurrency,
     LeastOutstanding,
     PrefixAffinity,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tts.base.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
@@ -25,11 +25,10 @@ from tts.serving.server.service import Service
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
 from tts.serving.server.supervisor import Supervised, comes_back
 
-from .event_loop import in_loop
-
 HEALTH_CHECK_S = 1.0
 _LOOK_S = 0.05
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -207,3 +206,13 @@ async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], Non
         for task in (run, health):
             task.cancel()
         await asyncio.wait({run, health})
+
+
+def in_loop(function: Callable[P, object]) -> Callable[P, None]:
+    """Wrap `function`: called from any thread, it runs in that of the event loop which runs now."""
+    loop = asyncio.get_running_loop()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        loop.call_soon_threadsafe(partial(function, *args, **kwargs))
+
+    return call

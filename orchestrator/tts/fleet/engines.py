@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tts.base.errors import ServerError, SessionError
@@ -23,7 +23,6 @@ from tts.endpoints.functions import (
     reward_function,
     text_function,
 )
-from tts.endpoints.routing import RoutingPolicy
 from tts.prompting import Models
 from tts.serving.server.loading import Loading
 from tts.serving.server.services import started_services
@@ -34,11 +33,10 @@ from .connecting import PairMaker, require_engines, triton_connection, use, use_
 from .embedded import embedded_engines
 from .endpoints import routed_endpoints
 from .engine_steps import OpenSteps, steps_of
-from .event_loop import in_loop
-from .plan import Plan
 from .remotes import Remotes
 from .replicas import EnginePair, Replicas
-from .server import Server, opened_servers
+from .routing import RoutingPolicy
+from .server import Server, in_loop, opened_servers
 
 Given = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
 """The program's own endpoints and functions, each instead of those of the servers."""
@@ -80,10 +78,6 @@ class Engines:
         if connection is None:
             raise SessionError("This session has no server: its endpoints are the program's own.")
         return connection.address
-
-    def described(self, plan: Plan) -> Plan:
-        """A plan with the facts about engines that run already, now that they were asked."""
-        return replace(plan, remotes=self.remotes.engine_records())
 
     def check(self) -> None:
         """Raise ServerError if a server has died for good; of those that were named the replicas'

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.endpoints.routing import Breaker, Circuit
+from tts.fleet.routing import Breaker, Circuit
 
 BREAKER = Breaker(failures=3, wait_s=1.0, longest_wait_s=6.0)
 

@@ -1,4 +1,4 @@
-"""Turns what a session's drivers report into events: for their problem's state, and for a log."""
+"""Events of what drivers report: for their problem's state, and for a log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from tts.driver import EndedRequest, IdleEngine, Record, SharedScore, Started, U
 from tts.runs import events
 from tts.runs.log import RunLog
 from tts.runs.resume import resumed_work
-from tts.runs.state import ProblemState
+from tts.runs.state import ProblemState, WorkCounts
 from tts.scheduling import Prefetch
 from tts.search import Expand, ResumedWork, Score, Scored
-
-from .outcome import JudgedResult
-from .result import Usage
 
 _WORK_NAMES: dict[type, events.WorkName] = {
     Expand: "expand",
@@ -24,7 +21,7 @@ _WORK_NAMES: dict[type, events.WorkName] = {
     Prefetch: "prefetch",
 }
 _KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
-"""The log's name of each scheduling.Kind."""
+"""The log's name of each WorkKind."""
 
 
 class Journal:
@@ -66,14 +63,11 @@ class Journal:
         now = resumed_work(state)
         return ResumedWork(before.thoughts | now.thoughts, before.scores | now.scores)
 
-    def usage(self, problem: str, now: float, completion_tokens: int) -> Usage:
-        """The usage of a problem in all sessions, if it is solved at `now`.
-
-        `completion_tokens` is the number of tokens in its completions.
-        """
+    def work(self, problem: str, now: float) -> tuple[WorkCounts, float]:
+        """The engines' work for a problem in all sessions, and its seconds in this one."""
         state = self._problems[problem]
         seconds = 0.0 if state.started is None else now - state.started
-        return Usage.of(state.work, completion_tokens, round(seconds, 6))
+        return state.work, round(seconds, 6)
 
     def end(self, problem: str) -> None:
         """Forget a problem that is solved or given up."""
@@ -101,10 +95,10 @@ class Journal:
                 self._failure.set_exception(error)
                 self._failure.exception()  # seen, whether or not somebody watches
 
-    def solved(self, outcome: JudgedResult, now: float) -> None:
-        """A problem has its outcome: it is on disk when this returns."""
+    def write(self, event: events.ProblemSolved) -> None:
+        """Log a problem's outcome: it is on disk when this returns."""
         if self._log:
-            self._log.write(outcome.event(now))
+            self._log.write(event)
             self._log.sync()
 
     async def watch(self) -> None:

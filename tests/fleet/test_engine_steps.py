@@ -11,12 +11,12 @@ import pytest
 
 from tts.engines.iteration_log import IterationLog
 from tts.engines.statistics import Statistics
+from tts.fleet.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
 from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.model_configs import iteration_logs
-from tts.session.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
 
 
 def record(folder, opening, work, error=None):

@@ -23,7 +23,7 @@ from tts.serving.server.loading import Loading
 
 from .connecting import require_engines
 from .engine_steps import EveryStep, OpenSteps
-from .event_loop import in_loop
+from .server import in_loop
 
 MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
 """The models as errors name them, whatever serves them."""
