@@ -125,7 +125,7 @@ class _Lone:
         self.promoted, self.cancelled = [], []
         self.trust = trust or Trust()
         runtime = DriverParts(
-            SimpleNamespace(promote=self.promoted.append),
+            SimpleNamespace(guesses=SimpleNamespace(promote=self.promoted.append)),
             lambda record: None,
             lambda: 0.0,
             lambda job, why: self.cancelled.append(job),

@@ -45,15 +45,15 @@ def decide(scheduler, supply=NOTHING):
     sent = []
     while True:
         while supply.queued and scheduler.wants_problem(supply.priority):
-            scheduler.problem_started(supply.queued[0], ())
+            scheduler.start_problem(supply.queued[0], ())
             supply.start(supply.queued.pop(0))
         if not (jobs := scheduler.take()):
             break
         sent += jobs
-    cancelled = scheduler.overdrawn()
+    cancelled = scheduler.guesses.overdrawn()
     guesses = [job for job in supply.guesses if job.kind is WorkKind.SPECULATIVE]
-    taken = any(job.generates for job in sent)
-    return cancelled, sent + scheduler.take_guesses(guesses, taken=taken)
+    generating = any(job.generates for job in sent)
+    return cancelled, sent + scheduler.guesses.take(guesses, generating=generating)
 
 
 def send(scheduler, supply=NOTHING):

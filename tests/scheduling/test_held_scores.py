@@ -39,7 +39,7 @@ def test_each_problem_has_a_share_of_two_steps_taken_by_path():
     add(scheduler, first, *(score((child,)) for child in (5, 3, 4)), score((1,), problem=1))
     assert nodes(send(scheduler)) == [(7,), (5,), (1,)]
     assert scheduler.pending == (0, 2)
-    scheduler.ended(first)
+    scheduler.end(first)
     assert nodes(send(scheduler)) == [(3,)]
 
 
@@ -60,7 +60,7 @@ def test_a_score_that_is_larger_than_the_share_goes_alone():
     large, small = score((0,), SHARE + 1), score((1,))
     add(scheduler, large, small)
     assert send(scheduler) == [large]
-    scheduler.ended(large)
+    scheduler.end(large)
     assert send(scheduler) == [small]
 
 
@@ -72,9 +72,9 @@ def test_a_score_that_is_dropped_before_it_was_sent_makes_room():
     assert scheduler.drop(jobs[3]), "held back"
     assert scheduler.drop(jobs[1]), "it waits for the budget"
     assert not scheduler.drop(jobs[0]), "in flight"
-    scheduler.ended(jobs[0])
+    scheduler.end(jobs[0])
     assert send(scheduler) == jobs[2:3]
-    scheduler.ended(jobs[2])
+    scheduler.end(jobs[2])
     assert scheduler.pending == scheduler.in_flight == (0, 0)
 
 
@@ -93,10 +93,10 @@ def test_where_the_verifier_is_crowded_only_scores_that_are_needed_go():
     certain = score((7,), problem=3, may_be_pruned=False)
     add(scheduler, *jobs, certain)
     assert send(scheduler) == [certain]
-    scheduler.needed(jobs[1])
+    scheduler.require(jobs[1])
     assert send(scheduler) == jobs[1:2]
     for job in (in_flight[0], jobs[1], certain):
-        scheduler.ended(job)
+        scheduler.end(job)
     assert send(scheduler) == jobs[:1], "the problem with the least in flight is first"
 
 
@@ -111,11 +111,11 @@ def test_of_a_crowd_the_needed_score_goes_first_then_the_problem_of_the_highest_
     scheduler, in_flight = crowded()
     needed, low, high = score((5,), problem=3), score((0,), problem=3), score((1,), problem=4)
     high.priority = 1
-    scheduler.needed(needed)  # before it is asked for
+    scheduler.require(needed)  # before it is asked for
     add(scheduler, needed, low, high)
     assert send(scheduler) == [needed]
     for job in (needed, in_flight[0]):
-        scheduler.ended(job)
+        scheduler.end(job)
     assert send(scheduler) == [high]
 
 
@@ -123,7 +123,7 @@ def test_what_is_needed_waits_for_its_share_as_long_as_there_is_no_crowd():
     scheduler = scheduler_of()
     jobs = [score((child,)) for child in range(4)]
     add(scheduler, *jobs)
-    scheduler.needed(jobs[3])
+    scheduler.require(jobs[3])
     assert send(scheduler) == jobs[:2]
     add(scheduler, *(score((child,), problem=1) for child in range(2)))
     assert nodes(send(scheduler)) == [(3,), (0,), (1,)], "now there is"
@@ -168,9 +168,9 @@ def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
             assert scheduler.drop(dropped[-1])
         elif what == "need" and (jobs := waiting + in_flight):
             needed.add(job := events.choice(jobs))
-            scheduler.needed(job)
+            scheduler.require(job)
         elif in_flight:
-            scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
+            scheduler.end(in_flight.pop(events.randrange(len(in_flight))))
         opened = sum(job.tokens for job in in_flight)
         for job in send(scheduler):
             if job.work.may_be_pruned and job not in needed:
@@ -204,12 +204,12 @@ def test_a_problem_that_has_ended_leaves_nothing_behind(tokens, ended):
     add(scheduler, *jobs)
     in_flight, done = send(scheduler), set()
     for job in [job for job in in_flight if job.problem == 0][:ended]:
-        scheduler.ended(job)
+        scheduler.end(job)
         in_flight.remove(job)
-    scheduler.problem_ended(0)
+    scheduler.end_problem(0)
     in_flight += send(scheduler)
     while in_flight:
-        scheduler.ended(job := in_flight.pop())
+        scheduler.end(job := in_flight.pop())
         done.add(job)
         in_flight += send(scheduler)
     assert {job for job in done if job.problem == 1} == {job for job in jobs if job.problem == 1}

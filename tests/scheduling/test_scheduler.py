@@ -48,6 +48,6 @@ def test_an_urgent_problem_starts_before_pending_work_of_others():
     supply = Supply([7], start=started.append, priority=1)
     assert send(scheduler, supply) == []
     assert started == [], "no slot is free"
-    scheduler.ended(generate(0, 0))
+    scheduler.end(generate(0, 0))
     send(scheduler, supply)
     assert started == [7]

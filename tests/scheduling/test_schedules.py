@@ -34,7 +34,7 @@ class World:
             jobs.append(generate(problem, self.child, kind))
         self.open[problem] = self.open.get(problem, 0) + len(jobs)
         if kind is WorkKind.EAGER:
-            self.scheduler.problem_started(problem, [job.work for job in jobs])
+            self.scheduler.start_problem(problem, [job.work for job in jobs])
         for job in jobs:
             self.scheduler.add(job)
 
@@ -55,7 +55,7 @@ class World:
         assert not self.left, "stuck: nothing is in flight, and problems are unfinished"
 
     def end(self, job):
-        self.scheduler.ended(job)
+        self.scheduler.end(job)
         if isinstance(job.work, Expand):
             tokens = self.rng.choice([3, 10, 30, 50])  # the last is more than the budget
             self.scheduler.add(score(job.problem, job.work.node[0], tokens))
@@ -67,7 +67,7 @@ class World:
                 self.new_round(job.problem, WorkKind.MAIN)
             else:
                 del self.left[job.problem]
-                self.scheduler.problem_ended(job.problem)
+                self.scheduler.end_problem(job.problem)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -142,7 +142,7 @@ def test_alternating_starts_no_problem_within_a_turn(at_work):
     supply = Supply([7], start=started.append)
     assert send(scheduler, supply) == []
     assert started == []
-    scheduler.ended(job)
+    scheduler.end(job)
     send(scheduler, supply)
     assert started == [7]
 
@@ -154,7 +154,7 @@ def test_alternating_gives_the_models_turns_of_one_batch():
         jobs = send(scheduler)
         assert send(scheduler) == [], "one batch a turn"
         for job in jobs:
-            scheduler.ended(job)
+            scheduler.end(job)
         return [job.work.node[0] for job in jobs]
 
     for child in range(5):

@@ -20,7 +20,7 @@ from tests.scheduling.supply import (
 )
 
 from tts.scheduling import Policy, Scheduler, WorkKind
-from tts.scheduling.schedules import MANY, gathering_pays, waiting_pays
+from tts.scheduling.gathering import MIN_STEPS_TO_GATHER, gathering_pays, waiting_pays
 from tts.search import Expand
 
 REQUESTS, TOKENS = 64, 10000
@@ -59,16 +59,20 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
             scheduler.add(generate(0, child))
             assert send(scheduler) == []
         for job in scores:
-            scheduler.ended(job)
+            scheduler.end(job)
         assert len(send(scheduler)) == 9
 
 
 @pytest.mark.parametrize(
     ("scores", "request_s", "sent"),
     [
-        (MANY - 4, 1.0, False),  # a score ends every 11 ms, and each of 4 costs a part of that
-        (MANY - 4, 1000.0, True),  # one every 11 s
-        (MANY - 5, 1.0, True),
+        (
+            MIN_STEPS_TO_GATHER - 4,
+            1.0,
+            False,
+        ),  # a score ends every 11 ms, and each of 4 costs a part of that
+        (MIN_STEPS_TO_GATHER - 4, 1000.0, True),  # one every 11 s
+        (MIN_STEPS_TO_GATHER - 5, 1.0, True),
     ],
 )
 def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
@@ -179,7 +183,7 @@ def test_work_waits_only_while_the_other_engine_computes(seed):
         elif event < 0.5 and waiting:
             assert scheduler.drop(waiting.pop(rng.randrange(len(waiting))))
         elif flying:
-            scheduler.ended(flying.pop(rng.randrange(len(flying))))
+            scheduler.end(flying.pop(rng.randrange(len(flying))))
         sent = send(scheduler)
         flying += sent
         waiting = [job for job in waiting if job not in sent]
@@ -200,7 +204,7 @@ def start_problems(*, width, whole=False, shared=True):
         jobs = [generate(problem, child, WorkKind.EAGER) for child in range(width)]
         for job in jobs:
             job.work = Expand(job.work.node, job.work.seed, SAMPLING, whole=whole)
-        scheduler.problem_started(problem, [job.work for job in jobs])
+        scheduler.start_problem(problem, [job.work for job in jobs])
         for job in jobs:
             scheduler.add(job)
 
@@ -208,7 +212,7 @@ def start_problems(*, width, whole=False, shared=True):
     for _ in range(100):
         for job in send(scheduler, supply):
             if job.work.node != (0,):
-                scheduler.ended(job)
+                scheduler.end(job)
     return scheduler, started
 
 
@@ -222,7 +226,7 @@ def test_problems_start_until_they_fill_a_shared_generator_elsewhere_in_every_fr
     scheduler, started = start_problems(width=8, **options)
     assert len(started) == problems
     if not options:
-        scheduler.problem_ended(0)
+        scheduler.end_problem(0)
         send(scheduler, Supply([1001], start=started.append))
         assert len(started) == problems + 1, "one that ends makes room for the next"
 

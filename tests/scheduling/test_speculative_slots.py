@@ -31,9 +31,9 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     cancelled, sent = decide(scheduler)
     assert sent == [wanted], "main work does not wait for speculation"
     assert cancelled == [guesses[1]]
-    scheduler.ended(guesses[1])
-    assert scheduler.overdrawn() == []
-    scheduler.promote(guesses[0])
+    scheduler.end(guesses[1])
+    assert scheduler.guesses.overdrawn() == []
+    scheduler.guesses.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
     assert guesses[0].kind is WorkKind.MAIN
     scheduler.add(generate(0, 3))
@@ -81,7 +81,7 @@ def test_alternating_fills_the_generators_turn_with_speculation():
     assert sent == [main, *guesses.guesses[:3]]
     assert send(scheduler, guesses) == [], "the batch is on its way"
     for job in sent:
-        scheduler.ended(job)
+        scheduler.end(job)
     scoring = score(0, 0, 5)
     scheduler.add(scoring)
     assert send(scheduler, guesses) == [scoring], "it is the verifier's turn"
@@ -101,7 +101,7 @@ def test_auto_does_not_speculate_while_the_verifier_is_behind(mode, sent):
 def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, each, chance):
     """Steps of fixed + each * load: the share of the limit is (each * load) / step."""
     scheduler = Scheduler(Policy("decoupled", 512, 100))
-    assert not scheduler.pays(1.0), "nothing is known yet"
+    assert not scheduler.guesses.pays(1.0), "nothing is known yet"
     for load in [4, 32] * 20:
         learn(scheduler, load, 10, 10 * (fixed + each * load))
     guesses = [speculative(child, chance=chance) for child in range(512)]
@@ -138,5 +138,5 @@ def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_l
     assert send(scheduler, Supply(guesses=guesses)) == []
     for load in [16] * 20:
         learn(scheduler, load, 10, 10.0)
-    assert scheduler.pays(0.1), "no request was slower for being one of more"
+    assert scheduler.guesses.pays(0.1), "no request was slower for being one of more"
     assert len(send(scheduler, Supply(guesses=guesses))) == 64

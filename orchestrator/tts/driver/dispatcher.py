@@ -156,7 +156,7 @@ class Dispatcher:
             return False
         if not jobs:
             del self._in_flight[job.problem]
-        self._scheduler.ended(job)
+        self._scheduler.end(job)
         return True
 
 

@@ -149,10 +149,10 @@ class Driver:
         while jobs := scheduler.take():
             send += jobs
             self._start_problems()
-        for job in scheduler.overdrawn():
+        for job in scheduler.guesses.overdrawn():
             self._give_up(job)
-        taken = any(job.generates for job in send)
-        send += scheduler.take_guesses(self._guesses(), taken=taken)
+        generating = any(job.generates for job in send)
+        send += scheduler.guesses.take(self._guesses(), generating=generating)
         for job in send:
             self._send(job)
         self._dispatcher.observe_load(now)
@@ -237,7 +237,7 @@ class Driver:
     def _close(self, number: int) -> None:
         """A problem runs no more: cancel and forget what it still wanted."""
         if self._running.pop(number, None):
-            self._scheduler.problem_ended(number)
+            self._scheduler.end_problem(number)
             self._dispatcher.cancel_all(number)
 
     def _expire(self, submission: Submission, deadline_s: float) -> None:

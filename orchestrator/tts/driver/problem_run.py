@@ -161,7 +161,7 @@ class ProblemRun:
         parts = self._parts
         parts.record(Started(parts.clock(), self.context.problem))
         asks = self.search.ask()
-        parts.scheduler.problem_started(self.number, asks)
+        parts.scheduler.start_problem(self.number, asks)
         if parts.prefetch and not self._resumed.thoughts and len(asks) > 1:
             tokens = len(self.context.generator_ids(()))
             self._admit(self._job(Prefetch(len(asks)), tokens, WorkKind.EAGER))
@@ -195,7 +195,7 @@ class ProblemRun:
             if not needed:
                 self._drop_score(node)
             elif pending := self._pending.get(self.context.score_key(node)):
-                self._parts.scheduler.needed(pending.job)
+                self._parts.scheduler.require(pending.job)
 
     def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
         node = work.node

@@ -140,7 +140,7 @@ class SpeculativeRun(ProblemRun):
         if ahead.answered:
             self._tell_generated(node, self._known.pop(node))
         else:
-            self._parts.scheduler.promote(ahead.job)
+            self._parts.scheduler.guesses.promote(ahead.job)
 
     def _tell(self, result: Generated | Scored) -> None:
         self._foreseen = None

@@ -23,9 +23,9 @@ STEPS = 2
 """A problem's share in steps of the verifier: one that computes, and one to follow it at once."""
 
 CROWD = 4
-"""So many steps of the verifier, in flight or pending, crowd it. They are counted in tokens of
-prompts, most of which it finds in its cache: with 2 its steps are too empty, and a simulated case
-was 3% slower than without the rule."""
+"""Steps of the verifier, in flight or pending, that crowd it. They are counted in tokens of
+prompts, most of which are in its cache: with 2 its steps are too empty, and a simulated case was 3%
+slower than without the rule."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,13 +33,12 @@ class _Share:
     """One problem's scores."""
 
     problem: int
-    held: list[Job] = field(default_factory=list)
-    """Those held back, by path."""
-    held_tokens: int = 0
-    let_go: set[Job] = field(default_factory=set)
-    """Those that were let go and have not ended."""
-    used: int = 0
-    """Tokens of these."""
+    waiting: list[Job] = field(default_factory=list)
+    """Jobs held back, by path."""
+    waiting_tokens: int = 0
+    released: set[Job] = field(default_factory=set)
+    """Released jobs that have not ended."""
+    released_tokens: int = 0
 
 
 class HeldScores:
@@ -55,7 +54,7 @@ class HeldScores:
         self._shares: dict[int, _Share] = {}
         self._needed: dict[Job, None] = {}
         """The jobs held back that are needed, the first to be so first."""
-        self.held = 0
+        self.count = 0
         """Jobs held back."""
 
     def crowded_out(self, priority: int) -> int:
@@ -63,23 +62,23 @@ class HeldScores:
         return sum(
             self._waiting(share)
             for share in self._shares.values()
-            if share.held and share.held[0].priority >= priority
+            if share.waiting and share.waiting[0].priority >= priority
         )
 
     def add(self, job: Job) -> None:
         """Hold a job back until it is released."""
         share = self._shares.setdefault(job.problem, _Share(job.problem))
-        insort(share.held, job, key=lambda each: each.work.node)
-        share.held_tokens += job.tokens
-        self.held += 1
+        insort(share.waiting, job, key=lambda each: each.work.node)
+        share.waiting_tokens += job.tokens
+        self.count += 1
         if job.needed:
             self._needed[job] = None
 
-    def needed(self, job: Job) -> None:
-        """A score that might not have been needed is; it may be asked for later."""
+    def require(self, job: Job) -> None:
+        """Note that a score is needed which might not have been; it may be added later."""
         job.needed = True
         share = self._shares.get(job.problem)
-        if share and job in share.held:
+        if share and job in share.waiting:
             self._needed[job] = None
 
     def release(self, load: int) -> list[Job]:
@@ -89,43 +88,42 @@ class HeldScores:
         goes alone. Once it is crowded, those that are needed.
         """
         jobs: list[Job] = []
-        while self.held and load < self._crowd and (share := self._turn()):
-            job = share.held[0]
-            share.let_go.add(job)
-            share.used += job.tokens
+        while self.count and load < self._crowd and (share := self._turn()):
+            job = share.waiting[0]
+            share.released.add(job)
+            share.released_tokens += job.tokens
             self.drop_job(job)
             load += job.tokens
             jobs.append(job)
         if self._needed and load >= self._crowd:
-            needed = list(self._needed)
-            for job in needed:
+            jobs += self._needed
+            for job in list(self._needed):
                 self.drop_job(job)
-            jobs += needed
         return jobs
 
-    def ended(self, job: Job) -> None:
-        """A released job has ended or was dropped."""
+    def end(self, job: Job) -> None:
+        """Give back the share of a released job that has ended or was dropped."""
         share = self._shares.get(job.problem)
-        if share and job in share.let_go:
-            share.let_go.remove(job)
-            share.used -= job.tokens
+        if share and job in share.released:
+            share.released.remove(job)
+            share.released_tokens -= job.tokens
             self._tidy(share)
 
     def drop(self, problem: int) -> None:
         """Forget one problem."""
         if share := self._shares.pop(problem, None):
-            self.held -= len(share.held)
-            for job in share.held:
+            self.count -= len(share.waiting)
+            for job in share.waiting:
                 self._needed.pop(job, None)
 
     def drop_job(self, job: Job) -> bool:
         """Hold one job back no longer; False if it is not held."""
         share = self._shares.get(job.problem)
-        if share is None or job not in share.held:
+        if share is None or job not in share.waiting:
             return False
-        share.held.remove(job)
-        share.held_tokens -= job.tokens
-        self.held -= 1
+        share.waiting.remove(job)
+        share.waiting_tokens -= job.tokens
+        self.count -= 1
         self._needed.pop(job, None)
         self._tidy(share)
         return True
@@ -133,24 +131,30 @@ class HeldScores:
     def _turn(self) -> _Share | None:
         """The problem whose turn it is, of those whose next job fits their share.
 
-        That with the highest priority, then with the least in flight, then the oldest.
+        It is the one of the highest priority, then with the least in flight, then the oldest.
         """
         return min(
-            (share for share in self._shares.values() if share.held and self._fits(share)),
-            key=lambda share: (-share.held[0].priority, share.used, share.problem),
+            (share for share in self._shares.values() if share.waiting and self._fits(share)),
+            key=lambda share: (
+                -share.waiting[0].priority,
+                share.released_tokens,
+                share.problem,
+            ),
             default=None,
         )
 
     def _fits(self, share: _Share) -> bool:
-        return not share.used or share.used + share.held[0].tokens <= self._tokens
+        tokens = share.released_tokens
+        return not tokens or tokens + share.waiting[0].tokens <= self._tokens
 
     def _waiting(self, share: _Share) -> int:
         """Tokens of the jobs that would go if the verifier were not crowded."""
         if not self._fits(share):
             return 0
-        return int(min(share.held_tokens, max(share.held[0].tokens, self._tokens - share.used)))
+        room = max(share.waiting[0].tokens, self._tokens - share.released_tokens)
+        return int(min(share.waiting_tokens, room))
 
     def _tidy(self, share: _Share) -> None:
         """Drop a share that holds nothing and has nothing in use."""
-        if not share.held and not share.let_go:
+        if not share.waiting and not share.released:
             self._shares.pop(share.problem, None)

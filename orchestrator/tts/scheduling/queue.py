@@ -79,7 +79,7 @@ class Queue:
         self.budget = budget
         self.curve = LoadCurve()
         """How long the model's requests took, over the requests in flight."""
-        self.used = 0
+        self.load = 0
         """Cost of the main and eager jobs in flight."""
         self.jobs = 0
         """Jobs in flight."""
@@ -87,9 +87,6 @@ class Queue:
         """Speculative jobs in flight."""
         self.pending_cost = 0
         """Cost of the jobs that wait to be sent."""
-        self.held_cost = 0
-        """Cost of the jobs that wait elsewhere until less is in flight and pending here, as far as
-        they would go before a problem that could start; the scheduler sets it."""
         self._heap: list[tuple[int, int, int, int, Job]] = []
         self._count = 0
 
@@ -104,23 +101,18 @@ class Queue:
         return not self._heap
 
     @property
-    def backlog(self) -> int:
-        """Cost of the jobs that wait, here and elsewhere."""
-        return self.pending_cost + self.held_cost
-
-    @property
     def spare(self) -> int:
         """Budget that no job in flight takes, or less than 0 where guesses are in others' way."""
-        return self.budget - self.used - len(self.guesses)
+        return self.budget - self.load - len(self.guesses)
 
     @property
     def busy(self) -> bool:
         """Whether anything is pending or in flight."""
         return bool(self._heap or self.jobs)
 
-    def outranked_by(self, priority: int) -> bool:
+    def is_outranked_by(self, priority: int) -> bool:
         """Whether work of this priority would go before everything that waits."""
-        return not self.held_cost and (self.empty or priority > self._heap[0][-1].priority)
+        return self.empty or priority > self._heap[0][-1].priority
 
     def push(self, job: Job) -> None:
         """Take in a job."""
@@ -129,41 +121,41 @@ class Queue:
         self.pending_cost += job.cost
 
     def take(self) -> list[Job]:
-        """The best jobs that fit the budget, which is charged for them until `ended`.
+        """The best jobs that fit the budget, which is charged for them until their `refund`.
 
         A job never waits behind a worse one that fits; a job larger than the whole budget goes
         alone.
         """
         jobs: list[Job] = []
-        while self._heap and (not self.used or self.used + self._heap[0][-1].cost <= self.budget):
+        while self._heap and (not self.load or self.load + self._heap[0][-1].cost <= self.budget):
             job = heapq.heappop(self._heap)[-1]
             self.pending_cost -= job.cost
-            self.started(job)
+            self.charge(job)
             jobs.append(job)
         return jobs
 
-    def started(self, job: Job) -> None:
+    def charge(self, job: Job) -> None:
         """Charge the budget for a job that is being sent."""
         self.jobs += 1
         if job.kind is WorkKind.SPECULATIVE:
             self.guesses.add(job)
         else:
-            self.used += job.cost
+            self.load += job.cost
 
-    def ended(self, job: Job) -> None:
+    def refund(self, job: Job) -> None:
         """Return the budget of a job that was answered, failed or was cancelled."""
         self.jobs -= 1
         if job.kind is WorkKind.SPECULATIVE:
             self.guesses.discard(job)
         else:
-            self.used -= job.cost
+            self.load -= job.cost
 
     def drop(self, unwanted: Callable[[Job], bool]) -> bool:
         """Forget the pending jobs that are `unwanted`; False if none is."""
-        kept = [entry for entry in self._heap if not unwanted(entry[-1])]
-        if len(kept) == len(self._heap):
+        entries = [entry for entry in self._heap if not unwanted(entry[-1])]
+        if len(entries) == len(self._heap):
             return False
-        heapq.heapify(kept)
-        self._heap = kept
-        self.pending_cost = sum(entry[-1].cost for entry in kept)
+        heapq.heapify(entries)
+        self._heap = entries
+        self.pending_cost = sum(entry[-1].cost for entry in entries)
         return True

@@ -7,18 +7,15 @@ jobs that have ended. Schedules change only the order in which work is sent, nev
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from tts.search import Expand, Score, Work
 
+from .guesses import Guesses, SpeculationName
 from .held_scores import HeldScores
-from .queue import Job, Queue, WorkKind
+from .queue import Job, Queue
 from .schedules import ScheduleName, new_schedule
-
-SpeculationName = Literal["off", "auto", "always"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +45,14 @@ class Scheduler:
     """Queues and budgets of both models under one policy."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._schedule = new_schedule(
-            policy.schedule, shared=policy.shared, writes=policy.verifier_writes
-        )
+        self.policy = policy
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_limit)
-        self._held_scores = HeldScores(
+        queues = self._generator, self._verifier
+        shared, writes = policy.shared, policy.verifier_writes
+        self._schedule = new_schedule(policy.schedule, *queues, shared=shared, writes=writes)
+        self.guesses = Guesses(policy.speculation, self._schedule, *queues, shared=shared)
+        self._held = HeldScores(
             policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
             shared=policy.shared,
         )
@@ -69,20 +67,18 @@ class Scheduler:
     @property
     def pending(self) -> tuple[int, int]:
         """The backlog, jobs that wait to be sent: generator, verifier."""
-        return self._generator.pending, self._verifier.pending + self._held_scores.held
+        return self._generator.pending, self._verifier.pending + self._held.count
 
     def wants_problem(self, priority: int) -> bool:
         """Whether a queued problem of this priority should start now."""
-        most = self._policy.problems
+        most = self.policy.problems
         if most is not None and len(self._widths) >= most:
             return False
-        self._verifier.held_cost = self._held_scores.crowded_out(priority)
-        return self._schedule.wants_problem(
-            self._generator, self._verifier, widths=self._widths.values(), priority=priority
-        )
+        held_tokens = self._held.crowded_out(priority)
+        return self._schedule.wants_problem(priority, self._widths.values(), held_tokens)
 
-    def problem_started(self, problem: int, first: Iterable[Work]) -> None:
-        """A problem has started, and its search asks for this first.
+    def start_problem(self, problem: int, first: Iterable[Work]) -> None:
+        """Count a problem as running whose search asks for this first.
 
         A search that works step by step will keep asking for about as many steps at once; one that
         asks for whole chains asks for nothing more.
@@ -90,124 +86,54 @@ class Scheduler:
         self._widths[problem] = sum(isinstance(work, Expand) and not work.whole for work in first)
 
     def take(self) -> list[Job]:
-        """Jobs to send now; they are charged to their budgets until they have `ended`."""
-        return self._schedule.take(self._generator, self._verifier)
+        """Jobs to send now; they are charged to their budgets until they `end`."""
+        return self._schedule.take()
 
     def add(self, job: Job) -> None:
         """Take in work that a search asks for, or hold it back while it may not be needed."""
         if isinstance(job.work, Score) and job.work.may_be_pruned:
-            self._held_scores.add(job)
+            self._held.add(job)
             self._release()
         else:
             self._queue(job).push(job)
 
-    def ended(self, job: Job) -> None:
-        """A job that was sent has been answered, has failed or was cancelled."""
-        self._queue(job).ended(job)
-        self._held_scores.ended(job)
+    def end(self, job: Job) -> None:
+        """Return the budget of a job that was answered, failed or was cancelled."""
+        self._queue(job).refund(job)
+        self._held.end(job)
         self._release()
 
     def drop(self, job: Job) -> bool:
         """Forget a job that has not been sent; False if it has been."""
-        if self._held_scores.drop_job(job):
+        if self._held.drop_job(job):
             return True
         if not self._queue(job).drop(lambda each: each is job):
             return False
-        self._held_scores.ended(job)
+        self._held.end(job)
         self._release()
         return True
 
-    def needed(self, job: Job) -> None:
-        """A score that might not have been needed is: it goes before those that may not be."""
-        self._held_scores.needed(job)
+    def require(self, job: Job) -> None:
+        """Let a score that its search needs after all go before those that it may not need."""
+        self._held.require(job)
         self._release()
 
-    def problem_ended(self, problem: int) -> None:
-        """A problem has ended; its pending jobs are dropped."""
+    def end_problem(self, problem: int) -> None:
+        """Drop the pending jobs of a problem that has ended."""
         self._widths.pop(problem, None)
         for queue in (self._generator, self._verifier):
             queue.drop(lambda job: job.problem == problem)
-        self._held_scores.drop(problem)
+        self._held.drop(problem)
         self._release()
 
     def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
-        """An engine has answered a request with `tokens`; `load`: mean requests in flight."""
+        """Learn from an answer of `tokens` how long an engine takes; `load`: mean in flight."""
         self._queue(job).curve.add(load, tokens if job.generates or tokens else 1, seconds)
 
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""
-        for job in self._held_scores.release(self._verifier.used + self._verifier.pending_cost):
+        for job in self._held.release(self._verifier.load + self._verifier.pending_cost):
             self._verifier.push(job)
 
     def _queue(self, job: Job) -> Queue:
         return self._generator if job.generates else self._verifier
-
-    # What follows is speculation's: the rest is a whole without it.
-
-    def take_guesses(self, guesses: Iterable[Job], *, taken: bool) -> list[Job]:
-        """Guesses to send now, of those that could be sent, which come best first.
-
-        `taken`: whether the generator has just been given other work.
-        """
-        slots = self._slots(taken=taken)
-        jobs: list[Job] = []
-        if slots > 0:
-            for job in guesses:
-                if not self.pays(job.chance):
-                    break
-                self._generator.started(job)
-                jobs.append(job)
-                if len(jobs) == slots:
-                    break
-        return jobs
-
-    def overdrawn(self) -> list[Job]:
-        """The least promising guesses in flight, as many as certain work has taken the slots of."""
-        return heapq.nlargest(
-            -self._generator.spare,
-            self._generator.guesses,
-            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
-        )
-
-    def promote(self, job: Job) -> None:
-        """A search has asked for the work of a speculative job in flight: it becomes main work."""
-        self._generator.ended(job)
-        job.kind = WorkKind.MAIN
-        self._generator.started(job)
-
-    def pays(self, chance: float) -> bool:
-        """Whether one more request pays, given the chance that it is of use.
-
-        Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by t1
-        / (t0 + t1 * load) each: together they lose the share of the engine's limit that the load
-        has reached. On a shared device it slows the verifier just as much while that computes, and
-        so costs twice as much. Its expected gain is `chance`. Nothing is sent until the share is
-        known: the load of main work varies enough to learn it, and speculation would hide that
-        variation.
-        """
-        if self._policy.speculation == "always":
-            return True
-        share = self._generator.curve.share(self._generator.jobs + 1)
-        slowed = 2 if self._policy.shared and self._verifier.jobs else 1
-        return share is not None and slowed * share < chance
-
-    def _slots(self, *, taken: bool) -> int:
-        """Generator slots that speculation may take now."""
-        speculation = self._policy.speculation
-        if speculation == "off":
-            return 0
-        slots = self._schedule.spare(self._generator, self._verifier, taken=taken)
-        if slots > 0 and speculation == "auto" and (self._verifier_behind() or not self.pays(1.0)):
-            return 0
-        return slots
-
-    def _verifier_behind(self) -> bool:
-        """Whether thoughts that come sooner would only queue for the verifier.
-
-        Scores that wait while it is idle do not: they wait for such thoughts. On a shared device
-        these would slow it down, too: there it must not have more to do than the generator.
-        """
-        verifier = self._verifier
-        if self._policy.shared and verifier.jobs > self._generator.used:
-            return True
-        return bool(verifier.jobs) and not verifier.empty

@@ -1,0 +1,109 @@
+"""Work that waits for more of it, where both engines compute on the same device.
+
+There a step of one engine that is nearly empty takes as much from the other as a full one. So the
+generator's work is gathered while the verifier is busy, an idle verifier waits for more scores as
+long as they arrive faster than a step takes, and problems are started to fill a step rather than a
+single free slot.
+
+A verifier that writes is busy almost always, and takes scores in at any step: then the generator's
+work gathers only as long as that costs less than steps for it alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from .queue import Queue
+
+STEPS_PER_BUDGET = 1.5
+"""The steps that running problems have at once over the generator's budget, with which no further
+problem starts: some of them always wait for a straggler, while more would thrash the KV caches. In
+simulation 1.25 to 2 differ by at most 7%; neither end is better throughout (docs/decisions.md)."""
+
+MIN_STEPS_TO_GATHER = 64
+"""With so many steps to generate or to score, critiques end often enough for work to come one after
+the other. Of fewer problems it comes in bursts, and what waits for the next one waits for long: in
+simulation four problems took up to 5% longer with gathering, and 16 took 9 to 11% less time."""
+
+EULER_GAMMA = 0.5772
+
+
+class Gathering:
+    """The rules of `decoupled` for a shared device."""
+
+    def __init__(self, generator: Queue, verifier: Queue, *, writes: bool) -> None:
+        """`writes`: whether the verifier decodes, as the generator does."""
+        self._generator, self._verifier = generator, verifier
+        self._writes = writes
+
+    def has_enough(self, widths: Collection[int]) -> bool:
+        """Whether the running problems can fill the generator's budget when it is their turn."""
+        return not self._writes and sum(widths) >= STEPS_PER_BUDGET * self._generator.budget
+
+    def holds_steps(self) -> bool:
+        """Whether the generator's work waits for more of it.
+
+        Only while the verifier computes, so something will end: then this is asked again.
+        """
+        generator, verifier = self._generator, self._verifier
+        if generator.empty or not verifier.jobs:
+            return False
+        if self._writes:
+            return self._holds_steps_beside_critiques()
+        batch = generator.pending + verifier.jobs + verifier.pending
+        return gathering_pays(generator.load, batch)
+
+    def _holds_steps_beside_critiques(self) -> bool:
+        """Whether the generator's work waits for more of it while critiques are written.
+
+        Each critique that ends may bring a step to generate. A request that waits is missing from
+        the verifier's batch, whose steps go on: waiting costs its share of the time. Sent now, it
+        takes steps of its own beside `load` others (`gathering_pays`).
+        """
+        generator, verifier = self._generator, self._verifier
+        if generator.pending + generator.load + verifier.jobs < MIN_STEPS_TO_GATHER:
+            return False
+        run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
+        if run_s is None or request_s is None:
+            return False
+        lost_s = request_s / verifier.jobs / (generator.pending + verifier.jobs)
+        return waiting_pays(generator.pending, lost_s, run_s / (generator.load + 1))
+
+    def holds_scores(self) -> bool:
+        """Whether the verifier's next step waits for one more score.
+
+        Only while the generator has main work in flight, so no score waits that everything waits
+        for; and not beside scores in flight, as the engine coalesces them by itself. Until both
+        models have shown how long they take nothing waits.
+        """
+        generator, verifier = self._generator, self._verifier
+        if self._writes or verifier.empty or verifier.jobs:
+            return False
+        # by Little's law, of k requests that take s seconds each one ends every s / k seconds
+        step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
+        if step_s is None or request_s is None or not generator.load:
+            return False
+        return waiting_pays(verifier.pending, request_s / generator.load, step_s)
+
+
+def gathering_pays(running: int, batch: int) -> bool:
+    """Whether a request costs a shared device less in such a batch than beside `running`.
+
+    If a step costs the same for few requests as for many, a request adds only the steps that run
+    for it alone. With lengths without memory of mean l, one request beside k others makes them last
+    l / (k + 1) steps longer on average. A batch of m lasts l H(m) steps, with the m-th harmonic
+    number H(m), about ln m + 0.577; a request's share of that is l H(m) / m.
+    """
+    return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
+
+
+def waiting_pays(jobs: int, gap_s: float, step_s: float) -> bool:
+    """Whether a step should wait for more jobs: while waiting costs less than a step.
+
+    This is the rule for delayed TCP acknowledgements (Dooly, Goldman and Scott 1998): send once the
+    total waiting time equals the cost of sending. The sum of both is at most twice the optimum.
+    Where jobs come every `gap_s` seconds, the last of m has waited for one gap when the next one
+    comes, and the first for m. `step_s` is the fixed cost of a step.
+    """
+    return jobs * (jobs + 1) / 2 * gap_s < step_s

@@ -1,0 +1,75 @@
+"""The schedules under which the models never work at once: lockstep, batched, alternating."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from .queue import Job, Queue
+
+
+class Phased:
+    """Generate all, score all, decide, and again: both models never work at once.
+
+    `lockstep` has one problem at a time. `batched` has many: before a phase begins, it starts
+    problems until the batch fills the budget of the phase's model.
+    """
+
+    def __init__(self, generator: Queue, verifier: Queue, *, batched: bool) -> None:
+        self._generator, self._verifier = generator, verifier
+        self._batched = batched
+        self._scoring = False
+
+    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+        """Whether a queued problem should be started now; see Schedule."""
+        if not self._batched:
+            return not widths
+        generator, verifier = self._generator, self._verifier
+        if generator.jobs or verifier.jobs or (self._scoring and not verifier.empty):
+            return False  # in the middle of a phase
+        batch = verifier if generator.empty else generator
+        return batch.pending_cost < batch.budget
+
+    def take(self) -> list[Job]:
+        """The jobs of the phase that fit; the next phase begins when nothing is left of one."""
+        if not (self._verifier if self._scoring else self._generator).busy:
+            self._scoring = not self._scoring
+        return (self._verifier if self._scoring else self._generator).take()
+
+    def spare(self, *, generating: bool) -> int:
+        """None: a phase has nothing but what all its problems need."""
+        return 0
+
+
+class Alternating:
+    """The models take turns; a turn is one batch, as large as the model's budget.
+
+    The generator's batch is filled with work of running problems first, then with queued problems,
+    then with speculation. A model without work passes its turn.
+    """
+
+    def __init__(self, generator: Queue, verifier: Queue) -> None:
+        self._generator, self._verifier = generator, verifier
+        self._scored_last = True
+
+    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+        """Whether a queued problem should be started now; see Schedule."""
+        generator, verifier = self._generator, self._verifier
+        if generator.jobs or verifier.jobs:
+            return False
+        return (
+            (self._scored_last or verifier.empty)  # it is the generator's turn
+            and generator.pending_cost < generator.budget
+            and verifier.pending_cost < verifier.budget  # else its queue would only grow
+        )
+
+    def take(self) -> list[Job]:
+        """One batch of the model whose turn it is, once nothing is in flight."""
+        generator, verifier = self._generator, self._verifier
+        if generator.jobs or verifier.jobs or (generator.empty and verifier.empty):
+            return []
+        self._scored_last = generator.empty or (not self._scored_last and not verifier.empty)
+        return (verifier if self._scored_last else generator).take()
+
+    def spare(self, *, generating: bool) -> int:
+        """Slots that a batch leaves which goes now; none once it is on its way."""
+        return self._generator.budget - self._generator.load if generating else 0
