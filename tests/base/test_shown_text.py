@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.base.shown_text import shown
+from tts.base.shown_text import printable
 
 
 @given(st.text(st.characters() | st.sampled_from("\x1b\x7f\x9b\u202e\u2069")))
 def test_nothing_that_steers_a_terminal_is_left_and_nothing_else_changes(text):
-    found = shown(text)
+    found = printable(text)
     assert len(found) == len(text)
     for before, after in zip(text, found, strict=True):
         control = ord(before) < 32 or 0x7F <= ord(before) < 0xA0 or before in "\u202e\u2066\u2069"

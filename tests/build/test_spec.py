@@ -321,10 +321,10 @@ def test_a_deployment_knows_what_the_user_named_it(tmp_path):
     text = (paths.deployments_dir() / "demo.yaml").read_text()
     file = tmp_path / "my file.yaml"
     file.write_text(text)
-    assert load_deployment("demo").named == "demo"
-    assert load_deployment(file).named == f"'{file}'"
+    assert load_deployment("demo").argument == "demo"
+    assert load_deployment(file).argument == f"'{file}'"
     data = load_deployment("demo").model_dump()
-    assert Deployment.model_validate(data).named == "demo"
+    assert Deployment.model_validate(data).argument == "demo"
 
 
 def test_an_engine_judges_only_where_it_is_the_verifier_as_well(load):

@@ -11,7 +11,7 @@ def ask(kept, prompt, generated=()):
     before = kept.missed
     hashes = prefix_hashes(np.asarray(prompt, np.int64))
     kept.enter(hashes)
-    kept.left(extend_hashes(hashes, generated))
+    kept.release(extend_hashes(hashes, generated))
     return kept.missed > before
 
 

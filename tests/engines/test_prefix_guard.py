@@ -42,7 +42,7 @@ def visit(guard, ticket, content, generated=(), *, started=False):
     guard.stepped()
     if started:
         guard.started(ticket)
-    guard.left(ticket, hashes([*content, *generated]))
+    guard.release(ticket, hashes([*content, *generated]))
 
 
 class Open:
@@ -92,7 +92,7 @@ class Pipeline:
                 self.cache.leave(sequence)
                 del self.live[ticket]
                 self.reserved -= worst
-                self.guard.left(ticket, hashes(sequence.tokens))
+                self.guard.release(ticket, hashes(sequence.tokens))
                 outputs.append(sequence.tokens)
         return outputs
 
@@ -177,7 +177,7 @@ def test_a_request_that_gives_up_waiting_is_forgotten():
     guard.stepped()
     assert not guard.enter(1, hashes([1, 2, 3]))
     assert guard._blockers
-    guard.left(1)
+    guard.release(1)
     assert not guard._blockers
 
 

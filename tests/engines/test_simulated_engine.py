@@ -64,7 +64,7 @@ def test_every_request_is_answered_once_and_every_token_counted(seed):
     assert set(done) == set(requests)
     assert totals.generated_tokens == sum(len(r.answer) for r in requests)
     assert totals.computed_tokens + totals.reused_tokens == sum(len(r.prompt) for r in requests)
-    assert (one.cache.held, totals.wasted_tokens) == (0, 0)
+    assert (one.cache.unavailable, totals.wasted_tokens) == (0, 0)
 
 
 @of_any(25, 100)
@@ -75,7 +75,7 @@ def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
     class Watch:
         def cost(self, load):
             loads.append(load)
-            assert one.cache.used <= one.cache.blocks
+            assert one.cache.occupied <= one.cache.blocks
             return STEP.cost(load)
 
     one = engine(step_time=Watch())
@@ -142,7 +142,7 @@ def test_cancelled_requests_leave_nothing_behind(seed):
         done += gpu.run(now)
     assert set(requests) - cancelled <= set(done)
     assert len(done) == len(set(done))
-    assert one.cache.held == 0
+    assert one.cache.unavailable == 0
     finished = sum(len(arrived.answer) for arrived in done)
     assert one.totals.generated_tokens == finished + one.totals.wasted_tokens
 

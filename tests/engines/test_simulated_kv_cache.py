@@ -57,10 +57,10 @@ def test_a_block_is_counted_once_however_many_share_it(kept):
     for tokens, lease in zip(kept, leases, strict=True):
         cache.keep(lease, ids(tokens))
     loose = sum(len(tokens) % SIZE > 0 for tokens in kept)
-    assert cache.held == cache.used == len(unique) + loose
+    assert cache.unavailable == cache.occupied == len(unique) + loose
     for lease in leases:
         cache.close(lease)
-    assert (cache.held, cache.used) == (0, len(unique))
+    assert (cache.unavailable, cache.occupied) == (0, len(unique))
 
 
 def test_without_reuse_nothing_is_found_and_nothing_stays():
@@ -68,9 +68,9 @@ def test_without_reuse_nothing_is_found_and_nothing_stays():
     for _ in range(2):
         lease = cache.open(ids([1, 2, 3, 4, 5]), 6)
         cache.keep(lease, ids([1, 2, 3, 4, 5]))
-        assert (lease.reused_tokens, cache.used) == (0, 3)
+        assert (lease.reused_tokens, cache.occupied) == (0, 3)
         cache.close(lease)
-    assert cache.used == 0
+    assert cache.occupied == 0
 
 
 def test_the_least_recently_used_prefix_goes_first_and_leaves_before_their_stem():
@@ -99,11 +99,11 @@ class Books(RuleBasedStateMachine):
 
     @rule(tokens=sequences, more=st.integers(0, 5))
     def admit(self, tokens, more):
-        held = self.cache.held
+        held = self.cache.unavailable
         lease = self.cache.open(ids(tokens), len(tokens) + more)
         needed = self.cache.blocks_for(len(tokens) + more)
         if lease is None:
-            assert self.cache.held == held, "a refusal changes nothing"
+            assert self.cache.unavailable == held, "a refusal changes nothing"
             assert held + needed > BLOCKS
             return
         assert lease.reused_tokens <= best_match(tokens, self.kept)
@@ -132,12 +132,12 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def the_pool_is_never_exceeded(self):
-        assert 0 <= self.cache.held <= self.cache.used <= BLOCKS
+        assert 0 <= self.cache.unavailable <= self.cache.occupied <= BLOCKS
 
     @invariant()
     def what_is_held_is_what_open_requests_have(self):
         paths = {id(block) for lease, _, _ in self.open for block in lease.path}
-        assert self.cache.held == len(paths) + sum(lease.own for lease, _, _ in self.open)
+        assert self.cache.unavailable == len(paths) + sum(lease.own for lease, _, _ in self.open)
 
 
 TestBooks = Books.TestCase

@@ -153,7 +153,7 @@ def test_each_switch_gives_the_prompt_of_transformers(case, tokenizer_folder, re
         assert tokenizer.chat(messages, generation_prompt=True) == text
         assert (thinking is None) == (end is None)
         if thinking:
-            assert thinking.opened == bool(end)
+            assert thinking.starts_open == bool(end)
             assert text.endswith(f"[bot]{end}") or "[bot]" not in text
             text = thinking.prompt(text)
             assert thinking.marks.state(text) == "open"

@@ -34,11 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names_there: Iterable[str]) -> str:
     """A question that names what was probably meant, with a space behind it; else nothing."""
     import difflib  # only where something was wrong
 
-    names = list(known)
+    names = list(names_there)
     longer = [each for each in names if name and each.startswith(name)]
     close = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1)
     return f"Did you mean {close[0]}? " if close else ""

@@ -22,13 +22,13 @@ def how_to_install(*extras: str) -> str:
 def _requirements(extras: tuple[str, ...]) -> list[str]:
     """What the metadata names for them, without markers; of sources alone: the extras."""
     try:
-        known = importlib.metadata.requires(_NAME) or []
+        requirements = importlib.metadata.requires(_NAME) or []
     except importlib.metadata.PackageNotFoundError:
-        known = []
-    found = [
+        requirements = []
+    matches = [
         each.partition(";")[0].strip()
         for extra in extras
-        for each in known
+        for each in requirements
         if re.search(rf"""extra\s*==\s*["']{extra}["']""", each)
     ]
-    return found or [f".[{','.join(extras)}]"]
+    return matches or [f".[{','.join(extras)}]"]

@@ -17,13 +17,13 @@ def is_own(folder: Path) -> bool:
     A link belongs to no user; a folder with the sticky bit, such as /tmp, to all of them.
     """
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    shared = found.st_mode & stat.S_ISVTX
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not shared
+    shared = status.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not shared
 
 
 def private_folder(folder: Path) -> Path:

@@ -13,7 +13,7 @@ _MARKS = {
 }
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """A text whose control characters, but tab and line's end, are replaced by marks.
 
     So it can neither move the cursor, set the terminal's title, nor turn round what follows.

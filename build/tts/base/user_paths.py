@@ -20,8 +20,8 @@ def is_there(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Whether a folder is at a path; raises ConfigError where this user may not look."""
-    found = _status(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def is_closed(folder: Path) -> bool:

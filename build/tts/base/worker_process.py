@@ -120,7 +120,7 @@ class WorkerProcess:
         Raises WorkerLost if it ends the worker, WorkerUnavailable if none starts, RuntimeError
         after `stop`.
         """
-        lost, failure, status = Loss.CRASHED, "", 0
+        loss, failure, status = Loss.CRASHED, "", 0
         with self._asking:
             for _ in range(_ATTEMPTS):
                 started = False
@@ -130,12 +130,12 @@ class WorkerProcess:
                     return self._exchange(content)
                 except TimeoutError:
                     self.reap()
-                    lost = Loss.STALLED
+                    loss = Loss.STALLED
                 except (EOFError, OSError, ValueError) as error:
                     status = self.reap() or 0
                     if status == -signal.SIGPROF:  # the worker's limit on its own CPU time
                         raise WorkerLost(Loss.CPU, self._cpu_s, self._doing) from None
-                    lost = Loss.CRASHED
+                    loss = Loss.CRASHED
                     if started and status < 0 and status not in _OTHERS:  # such as out of memory
                         break
                     failure = f": {error.strerror}" if isinstance(error, OSError) else ""
@@ -145,7 +145,7 @@ class WorkerProcess:
                 if self._stopped:
                     raise self._closed()
         if started:
-            raise WorkerLost(lost, self._cpu_s, self._doing, status)
+            raise WorkerLost(loss, self._cpu_s, self._doing, status)
         raise WorkerUnavailable(
             f"The worker process that {self._does} does not start{failure}.",
             hint=f"See why with: {shlex.join(self._command)} </dev/null",
@@ -209,14 +209,14 @@ class WorkerProcess:
         request = json.dumps([self._number, content]).encode() + b"\n"
         self._owes = True
         deadline = time.monotonic() + _STALL_S + 10 * self._cpu_s
-        cpu_s, *said = self._take(self._number, request, deadline)
+        cpu_s, *parts = self._take(self._number, request, deadline)
         while cpu_s is None:
-            (self._doing,) = said
-            cpu_s, *said = self._take(self._number, b"", deadline)
-        if not said:
+            (self._doing,) = parts
+            cpu_s, *parts = self._take(self._number, b"", deadline)
+        if not parts:
             self.reap()
             raise WorkerLost(Loss.MEMORY, cpu_s, self._doing)
-        return WorkerAnswer(said[0], cpu_s)
+        return WorkerAnswer(parts[0], cpu_s)
 
     def _take(self, number: int, request: bytes, deadline: float) -> list[Any]:
         """Send a request, and read the answer of this number: what stands behind that."""
@@ -268,8 +268,10 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
 
 def environment() -> dict[str, str]:
     """What a worker needs and no more: it evaluates what strangers wrote, so it gets no secrets."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return kept | {
+    inherited = {
+        name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
+    }
+    return inherited | {
         "PYTHONSAFEPATH": "1",  # or the working directory would come before all of these
         "PYTHONHASHSEED": "0",  # sympy's order of terms follows hashes: equal runs, equal verdicts
     }
@@ -303,15 +305,15 @@ def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
         try:
-            said = answer(content)
-            if isinstance(said, Generator):
-                said = _finish(said, partial(_send, answers, number, None))
+            result = answer(content)
+            if isinstance(result, Generator):
+                result = _finish(result, partial(_send, answers, number, None))
         except MemoryError:
             # What libraries have cached would starve the next request: a fresh worker follows.
             _send(answers, number, time.process_time() - began)
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _send(answers, number, time.process_time() - began, said)
+        _send(answers, number, time.process_time() - began, result)
 
 
 def _finish(steps: Generator[str, None, Any], say: Callable[[str], None]) -> Any:

@@ -40,8 +40,8 @@ def parse_yaml(text: str) -> Any:
     try:
         return yaml.load(text)
     except YAMLError as error:
-        said = str(error).partition("\n\nTo suppress this check")[0]
-        raise Unreadable(said.replace('in "<unicode string>", ', "at ")) from error
+        message = str(error).partition("\n\nTo suppress this check")[0]
+        raise Unreadable(message.replace('in "<unicode string>", ', "at ")) from error
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         # what stands in a value, such as 5,000 digits, or how deep: neither has a place
         raise Unreadable(str(error)) from error

@@ -129,7 +129,7 @@ def build_if_quick(deployment: Deployment, say: Say) -> None:
     missing = [role for role in engines if not paths.engine_dir(deployment.name, role).exists()]
     if missing:
         say(
-            f"Building the {' and '.join(missing)} of {deployment.named}, which takes seconds "
+            f"Building the {' and '.join(missing)} of {deployment.argument}, which takes seconds "
             "and is needed once"
         )
         build_engines(deployment, roles=missing, say=lambda line: None)
@@ -162,14 +162,14 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
         configs[role] = target.engine_config(inputs, folder)
         check_length(inputs, configs[role].max_position_embeddings)
     if problems:
-        raise BuildError("\n".join(problems), hint=f"Run: tts build-engines {deployment.named}")
+        raise BuildError("\n".join(problems), hint=f"Run: tts build-engines {deployment.argument}")
     return configs
 
 
 def _inspect_all(
     folder: Path, checkpoint: Path, settings: BuildSettings, *, anew: bool
 ) -> EngineState:
-    """As `inspect_engine`, with the content of the engine's files."""
+    """The state of `inspect_engine`, once the content of the engine's files is compared, too."""
     state = inspect_engine(folder, checkpoint, settings)
     if state.manifest is None or state.reasons:
         return state
@@ -229,7 +229,7 @@ def _build(
     checkpoint = plan.spec.checkpoint
     with staged(plan.folder) as folder:
         checked = target.make_engine(plan, stamps, folder, verify, say)
-        if stamp_files(checkpoint, known=stamps) != list(stamps):
+        if stamp_files(checkpoint, stamps) != list(stamps):
             raise BuildError(
                 f"{checkpoint} changed while it was being read.",
                 hint="Build again when it is complete.",

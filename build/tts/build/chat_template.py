@@ -60,12 +60,12 @@ atexit.register(_WORKER.reap)
 def render(source: str, variables: Mapping[str, Any]) -> str:
     """The text of a template; raises TemplateFailed, or WorkerUnavailable."""
     try:
-        said = _WORKER.ask({"source": source, "variables": dict(variables)}).content
+        reply = _WORKER.ask({"source": source, "variables": dict(variables)}).content
     except WorkerLost as error:
         raise TemplateFailed(_WHY[error.loss], "failed") from error
-    if "error" in said:
-        raise TemplateFailed(said["error"], said["kind"])
-    return str(said["text"])
+    if "error" in reply:
+        raise TemplateFailed(reply["error"], reply["kind"])
+    return str(reply["text"])
 
 
 def variables_of(source: str) -> frozenset[str]:
@@ -103,8 +103,8 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
 def _names(source: str, template: Template) -> list[str]:
     from jinja2.meta import find_undeclared_variables
 
-    found = find_undeclared_variables(template.environment.parse(source))  # without globals
-    return sorted(found | {"strftime_now"} if "strftime_now" in source else found)
+    variables = find_undeclared_variables(template.environment.parse(source))  # without globals
+    return sorted(variables | {"strftime_now"} if "strftime_now" in source else variables)
 
 
 @cache

@@ -55,8 +55,8 @@ class Checkpoint:
         layers = []
         for name in head.layers:
             weight = tensor(f"{name}.weight")
-            given = f"{name}.bias" in self.weights
-            bias = tensor(f"{name}.bias") if given else np.zeros(len(weight), weight.dtype)
+            has_bias = f"{name}.bias" in self.weights
+            bias = tensor(f"{name}.bias") if has_bias else np.zeros(len(weight), weight.dtype)
             layers.append((weight, bias))
         weight, bias = layers[-1]
         if head.kind == "value":
@@ -131,13 +131,13 @@ def layer_prefix(index: int) -> str:
     return f"model.layers.{index}."
 
 
-def stamp_files(checkpoint: Path, known: Iterable[FileStamp] = ()) -> list[FileStamp]:
+def stamp_files(checkpoint: Path, earlier: Iterable[FileStamp] = ()) -> list[FileStamp]:
     """Size, time and sha256 of every file that an engine depends on.
 
-    A file whose size and times are those of a `known` stamp is not read again: its recorded
+    A file whose size and times are those of an `earlier` stamp is not read again: its recorded
     sha256 is taken, so that a large checkpoint is hashed once. Raises CheckpointError.
     """
-    recorded = {stamp.name: stamp for stamp in known}
+    recorded = {stamp.name: stamp for stamp in earlier}
     present = [file for name in CHECKPOINT_FILES if (file := checkpoint / name).is_file()]
     files = [*present, *weight_files(checkpoint)]
     return [_stamp(file, recorded.get(file.name)) for file in files]
@@ -158,14 +158,14 @@ def content_hash(stamps: Iterable[FileStamp]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _stamp(file: Path, known: FileStamp | None) -> FileStamp:
+def _stamp(file: Path, earlier: FileStamp | None) -> FileStamp:
     try:
         status = file.stat()
-        seen = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if known is not None and (known.size, known.mtime_ns, known.ctime_ns) == seen:
-            return known
+        current = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if earlier is not None and (earlier.size, earlier.mtime_ns, earlier.ctime_ns) == current:
+            return earlier
         sha256 = file_sha256(file)
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
-    size, mtime_ns, ctime_ns = seen
+    size, mtime_ns, ctime_ns = current
     return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)

@@ -75,9 +75,9 @@ def with_values(text: str, values: Mapping[Field, Any]) -> str:
                 "values differ.",
                 hint=f"Write {field[-2]} out for each engine.",
             )
-    written = io.StringIO(newline=line_end)
-    yaml.dump(data, written)
-    return written.getvalue()
+    edited = io.StringIO(newline=line_end)
+    yaml.dump(data, edited)
+    return edited.getvalue()
 
 
 def _written(value: Any) -> Any:

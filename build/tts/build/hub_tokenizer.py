@@ -35,16 +35,16 @@ def tokenizer_folder(name: str, say: Callable[[str], None]) -> Path:
     """
     from huggingface_hub import errors, snapshot_download
 
-    wanted = list(FILES)
+    patterns = list(FILES)
     try:
-        folder = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        folder = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
         if is_file(folder / FILES[0]):
             return folder
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         pass
     try:
         say(f"Fetching the tokenizer of {name} from the Hugging Face hub, once.")
-        folder = Path(snapshot_download(name, allow_patterns=wanted, library_name="tts-toolkit"))
+        folder = Path(snapshot_download(name, allow_patterns=patterns, library_name="tts-toolkit"))
     except errors.GatedRepoError as error:
         raise CheckpointError(
             f"The hub's model {name} is gated.",

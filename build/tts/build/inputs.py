@@ -42,7 +42,7 @@ class EngineInputs:
         self.role: Role = role
         self.role_spec = deployment.roles()[role]
         self.folder = self.role_spec.tokenizer_folder
-        self.found = self._stamps()
+        self.stamps = self._stamps()
 
     @property
     def spec(self) -> EngineSpec:
@@ -129,18 +129,18 @@ class EngineInputs:
 
     def has_changed(self) -> bool:
         """Whether a file of the checkpoint is another than before anything was opened."""
-        return self._stamps() != self.found
+        return self._stamps() != self.stamps
 
     def _stamps(self) -> list[tuple[str, int, int]]:
         files = [self.folder / name for name in CHECKPOINT_FILES]
         with suppress(OSError):
             files += sorted(self.folder.glob("*.safetensors"))
-        found = []
+        stamps = []
         for file in files:
             with suppress(OSError):
                 status = file.stat()
-                found.append((file.name, status.st_size, status.st_mtime_ns))
-        return found
+                stamps.append((file.name, status.st_size, status.st_mtime_ns))
+        return stamps
 
 
 class Inputs:
@@ -153,15 +153,15 @@ class Inputs:
 
     @property
     def engines(self) -> dict[Role, EngineInputs]:
-        """Those of the compiled engines, generator first."""
+        """Inputs of the compiled engines, generator first."""
         return {role: self.roles[role] for role in self.deployment.engines()}
 
     def shapes(self) -> dict[Role, ModelConfig]:
         """The shape of each compiled engine; raises CheckpointError."""
         return {role: inputs.shape for role, inputs in self.engines.items()}
 
-    def known(self) -> Iterator[EngineInputs]:
-        """Those of the compiled engines whose shape is known."""
+    def with_shapes(self) -> Iterator[EngineInputs]:
+        """Inputs of the compiled engines whose shape is known."""
         for inputs in self.engines.values():
             if inputs.is_here or inputs.is_published:
                 with suppress(CheckpointError):
@@ -190,8 +190,8 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
         return model
     if spec.head == "value" and model.head is None:
         model = replace(model, head=VALUE_HEAD)  # beside the language head, as TRL saves it
-    found = model.head.kind if model.head else "labels"
-    if spec.head not in (None, found):
+    own = model.head.kind if model.head else "labels"
+    if spec.head not in (None, own):
         raise CheckpointError(
             f"verifier.head is {spec.head!r}, but {spec.checkpoint}/config.json names an "
             f"architecture with {judged_by(model, spec)}.",

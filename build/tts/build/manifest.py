@@ -127,10 +127,10 @@ def new_manifest(
 def inspect_engine(folder: Path, checkpoint: Path, settings: BuildSettings) -> EngineState:
     """Whether an engine folder is up to date, and if not, why; raises CheckpointError."""
     manifest = read_manifest(folder)
-    known: tuple[FileStamp, ...] = ()
+    stamps_before: tuple[FileStamp, ...] = ()
     if manifest is not None and manifest.checkpoint == str(checkpoint):
-        known = manifest.checkpoint_files  # another folder's files may look alike
-    stamps = tuple(stamp_files(checkpoint, known))
+        stamps_before = manifest.checkpoint_files  # another folder's files may look alike
+    stamps = tuple(stamp_files(checkpoint, stamps_before))
     reasons = _stale_reasons(folder, manifest, settings, stamps)
     return EngineState(manifest, stamps, tuple(reasons))
 
@@ -179,9 +179,9 @@ def _state(folder: Path, hashes: dict[str, str]) -> str:
     """What tells files that have been read since the machine started from all others."""
     lines = [_BOOT.read_text() if _BOOT.exists() else ""]
     for name, sha256 in hashes.items():
-        found = (folder / name).stat()
-        times = found.st_mtime_ns, found.st_ctime_ns
-        lines.append(f"{name} {sha256} {found.st_dev} {found.st_ino} {found.st_size} {times}")
+        status = (folder / name).stat()
+        times = status.st_mtime_ns, status.st_ctime_ns
+        lines.append(f"{name} {sha256} {status.st_dev} {status.st_ino} {status.st_size} {times}")
     return "\n".join(lines)
 
 

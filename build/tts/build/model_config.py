@@ -221,21 +221,21 @@ class _Fields:
 
 def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> tuple[str, Head | None]:
     """The causal model whose layers it has, and the head that takes its language head's place."""
-    named = fields.get("architectures", [])
+    names = fields.get("architectures", [])
     for architecture in architectures:
-        if named == [architecture]:
+        if names == [architecture]:
             return architecture, None
-    found = head_of(fields.data)
-    if found and found[0] in architectures:
-        return found
-    fields.refuse("architectures", named, ", ".join((*architectures, *HEADED)))
+    headed = head_of(fields.data)
+    if headed and headed[0] in architectures:
+        return headed
+    fields.refuse("architectures", names, ", ".join((*architectures, *HEADED)))
 
 
 def _require_classes(fields: _Fields, head: Head) -> None:
     """Two classes, or one value."""
-    if head.kind == "classification" and (given := label_count(fields.data)) != 2:
+    if head.kind == "classification" and (count := label_count(fields.data)) != 2:
         one = ", or 1 value" if head.scores == "answers" else ""
-        fields.refuse("num_labels", given, f"2 classes, wrong and right{one}")
+        fields.refuse("num_labels", count, f"2 classes, wrong and right{one}")
 
 
 def _experts(fields: _Fields) -> Experts:
@@ -247,10 +247,10 @@ def _experts(fields: _Fields) -> Experts:
     if fields.get("mlp_only_layers"):
         fields.refuse("mlp_only_layers", fields.get("mlp_only_layers"), f"[] ({every_layer})")
     # transformers 5 saves Qwen3's num_experts as num_local_experts, as Mixtral always had it
-    counted = "num_local_experts" if fields.get("num_local_experts") else "num_experts"
-    count, per_token = fields.count(counted), fields.count("num_experts_per_tok")
+    field = "num_local_experts" if fields.get("num_local_experts") else "num_experts"
+    count, per_token = fields.count(field), fields.count("num_experts_per_tok")
     if per_token > count:
-        fields.refuse("num_experts_per_tok", per_token, f"at most {counted} ({count})")
+        fields.refuse("num_experts_per_tok", per_token, f"at most {field} ({count})")
     sized = "moe_intermediate_size"
     shared = "shared_expert_intermediate_size"
     return Experts(

@@ -19,7 +19,7 @@ class NvidiaGpu:
     index: int
     name: str
     total: int
-    used: int
+    occupied: int
     driver: str
     capability: str
 
@@ -36,7 +36,7 @@ def require_gpus() -> list[NvidiaGpu]:
     command = [program, _QUERY, "--format=csv,noheader,nounits"]
     failed: str | None = None
     try:
-        done = subprocess.run(
+        answer = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -44,8 +44,8 @@ def require_gpus() -> list[NvidiaGpu]:
             timeout=_PATIENCE_S,
             check=False,
         )
-        if done.returncode:
-            failed = (done.stdout + done.stderr).strip()
+        if answer.returncode:
+            failed = (answer.stdout + answer.stderr).strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         failed = str(error)
     if failed is not None:
@@ -53,7 +53,7 @@ def require_gpus() -> list[NvidiaGpu]:
             f"nvidia-smi finds no usable GPU: {(failed or 'it said nothing').splitlines()[-1]}",
             hint="The NVIDIA driver is not loaded, or no GPU is visible here.",
         )
-    return [gpu for line in done.stdout.splitlines() if (gpu := _gpu(line))]
+    return [gpu for line in answer.stdout.splitlines() if (gpu := _gpu(line))]
 
 
 def gpus() -> list[NvidiaGpu]:
@@ -66,7 +66,11 @@ def gpus() -> list[NvidiaGpu]:
 
 def _gpu(line: str) -> NvidiaGpu | None:
     try:
-        index, name, total, used, driver, capability = (part.strip() for part in line.split(","))
-        return NvidiaGpu(int(index), name, int(total) << 20, int(used) << 20, driver, capability)
+        index, name, total, occupied, driver, capability = (
+            part.strip() for part in line.split(",")
+        )
+        return NvidiaGpu(
+            int(index), name, int(total) << 20, int(occupied) << 20, driver, capability
+        )
     except ValueError:  # a device that does not tell its memory
         return None

@@ -43,7 +43,7 @@ class Thinking:
     """Most tokens of the thinking, the closing text included; None: no limit of its own."""
     paragraph: int | None
     """The least tokens of a step of the thinking; None: all of it is one step."""
-    opened: bool
+    starts_open: bool
     """Whether the template's prompt ends inside it."""
 
     @cached_property
@@ -68,7 +68,7 @@ class Thinking:
 
     def prompt(self, rendered: str) -> str:
         """A rendered chat to which the model is to answer, ending inside the thinking."""
-        return rendered if self.opened else rendered + self.marks.opens
+        return rendered if self.starts_open else rendered + self.marks.opens
 
 
 def thinking_of(
@@ -111,10 +111,10 @@ def thinking_of(
     if marks is None or state == "closed":
         if marks and may_be_off:
             return None
-        if given := sorted(spec.model_dump(exclude_defaults=True)):
+        if stated := sorted(spec.model_dump(exclude_defaults=True)):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(
-                f"{section} has {', '.join(given)}, but the chat template of "
+                f"{section} has {', '.join(stated)}, but the chat template of "
                 f"{tokenizer.checkpoint} {why}.",
                 hint="Leave the section out, or "
                 + (
@@ -124,7 +124,7 @@ def thinking_of(
                 ),
             )
         return None
-    return _made(tokenizer, spec, marks, section, opened=state == "open")
+    return _made(tokenizer, spec, marks, section, is_open=state == "open")
 
 
 def continued_thinking(
@@ -139,7 +139,7 @@ def continued_thinking(
         return None
     state = marks.state(_prompt_end(tokenizer, messages, continues=True))
     section = "generator.thinking"
-    return _made(tokenizer, spec, marks, section, opened=True) if state == "open" else None
+    return _made(tokenizer, spec, marks, section, is_open=True) if state == "open" else None
 
 
 def _marks(tokenizer: Tokenizer, spec: ThinkingSpec) -> Marks | None:
@@ -147,7 +147,7 @@ def _marks(tokenizer: Tokenizer, spec: ThinkingSpec) -> Marks | None:
 
 
 def _made(
-    tokenizer: Tokenizer, spec: ThinkingSpec, marks: Marks, section: str, *, opened: bool
+    tokenizer: Tokenizer, spec: ThinkingSpec, marks: Marks, section: str, *, is_open: bool
 ) -> Thinking:
     text = marks.closing_text if spec.closing_text is None else spec.closing_text
     if max(map(text.count, marks.closings)) != 1:
@@ -159,7 +159,7 @@ def _made(
     if spec.budget_tokens is not None:
         require_budget(f"{section}.budget_tokens", spec.budget_tokens, len(closing))
     paragraph = spec.step_tokens if spec.steps == "paragraphs" else None
-    return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph, opened)
+    return Thinking(tokenizer, marks, closing, spec.budget_tokens, paragraph, is_open)
 
 
 def require_budget(name: str, tokens: int, closing: int) -> None:

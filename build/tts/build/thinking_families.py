@@ -38,11 +38,11 @@ class Marks:
 
     def state(self, prompt: str) -> State:
         """Where the end of a prompt stands."""
-        opened = prompt.rfind(self.opens)
+        open_at = prompt.rfind(self.opens)
         closed = prompt.rfind(self.closed_in_prompt or self.closes)
-        if opened == closed == -1 or (self.closed_in_prompt and opened == -1):
+        if open_at == closed == -1 or (self.closed_in_prompt and open_at == -1):
             return "none"
-        return "open" if opened > closed else "closed"
+        return "open" if open_at > closed else "closed"
 
     def behind(self, text: str) -> str | None:
         """What a text says behind its last closing mark; None where it has none."""

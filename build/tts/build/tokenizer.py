@@ -71,7 +71,7 @@ class Tokenizer:
         self._marked_encoder = cache(partial(MarkedTexts, self._tokenizer))
 
     def with_template_kwargs(self, kwargs: Mapping[str, Any]) -> Tokenizer:
-        """The same with further variables for its chat template; raises CheckpointError."""
+        """A copy with further variables for its chat template; raises CheckpointError."""
         self._require_read(kwargs)
         other = copy(self)
         other.template_kwargs = {**self.template_kwargs, **kwargs}
@@ -284,19 +284,19 @@ class Tokenizer:
 
     def _require_read(self, kwargs: Mapping[str, Any]) -> None:
         """Refuse variables that the chat template does not read: it would ignore a typo."""
-        known = self.chat_variables
+        variables = self.chat_variables
         if "strftime_now" in kwargs and not _is_date(kwargs["strftime_now"]):
             raise CheckpointError(
                 f"chat_template_kwargs.strftime_now is {kwargs['strftime_now']!r:.100}.",
                 hint='Give the date that the template is to read, such as "2026-01-31".',
             )
         for name in kwargs:
-            if name not in known:
+            if name not in variables:
                 raise CheckpointError(
                     f"chat_template_kwargs has {name!r}, which the chat template of "
                     f"{self.checkpoint} does not read.",
-                    hint=did_you_mean(name, known)
-                    + f"It reads: {', '.join(sorted(known)) or 'none'}.",
+                    hint=did_you_mean(name, variables)
+                    + f"It reads: {', '.join(sorted(variables)) or 'none'}.",
                 )
 
     def _failure(self, what: str, error: BaseException) -> CheckpointError:

@@ -56,14 +56,14 @@ class Weights:
         self.files = weight_files(checkpoint)
         self._entries: dict[str, _Entry] = {}
         for file in self.files:
-            found = _read_header(file)
-            for name in sorted(found.keys() & self._entries.keys()):
+            entries = _read_header(file)
+            for name in sorted(entries.keys() & self._entries.keys()):
                 other = self._entries[name].file.name
                 raise CheckpointError(
                     f"{checkpoint}: tensor {name!r:.100} is in {other} and in {file.name}.",
                     hint=_DAMAGED,
                 )
-            self._entries |= found
+            self._entries |= entries
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -48,8 +48,8 @@ class Cancellations:
         is_cancelled, _ = self._questions.pop(ticket)
         began = self._clock()
         cancelled = answer_of(is_cancelled)
-        asked = self._clock()
-        self._rest_until = asked + (asked - began) / POLLING_SHARE
+        now = self._clock()
+        self._rest_until = now + (now - began) / POLLING_SHARE
         if cancelled:
             return ticket
         self.add(ticket, is_cancelled)

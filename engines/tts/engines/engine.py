@@ -264,7 +264,7 @@ class Engine:
             except ShortOfMemoryError:
                 raise
             except Exception as error:
-                self._guard.left(ticket)
+                self._guard.release(ticket)
                 self._respond(job, unavailable(f"the engine cannot be opened again: {error}"))
                 continue
             try:
@@ -278,7 +278,7 @@ class Engine:
                     log_probs=log_probs,
                 )
             except Exception as error:
-                self._guard.left(ticket)
+                self._guard.release(ticket)
                 refused = f"the pipeline refused the request: {error}"
                 self._respond(job, Response([], error=refused))
             else:
@@ -364,11 +364,11 @@ class Engine:
                 del self._uncompiled[guide]
                 self._grammars.drop(guide)
         if job.generation is None:
-            self._guard.left(job.ticket)
+            self._guard.release(job.ticket)
         elif job.hashes:
             hashes = extend_hashes(job.hashes, job.generation.generated)
-            self._guard.left(job.ticket, hashes)
-            self._kept.left(hashes)
+            self._guard.release(job.ticket, hashes)
+            self._kept.release(hashes)
 
     def _recover(self, error: Exception) -> None:
         """A failed step leaves the pipeline unusable: fail what was in it, and drop it."""

@@ -94,7 +94,7 @@ class EngineClient(asyncio.Protocol):
         opening: Open,
         *,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
-        on_death: Callable[[str, str | None], None] = lambda how, said: None,
+        on_death: Callable[[str, str | None], None] = lambda how, words: None,
         keeps_output: bool = True,
     ) -> Self:
         """Start the engine's process and wait until it is open.
@@ -221,13 +221,13 @@ class EngineClient(asyncio.Protocol):
         if self._closed or not self._is_open:
             return
         self._closed = True
-        said = self._last_words()
+        words = self._last_words()
         self._close_output()
         response = unavailable(f"the engine's process {how}")
         for answer in self._answering.values():
             guarded(answer, response)
         self._answering.clear()
-        self._on_death(how, said)
+        self._on_death(how, words)
 
     async def _wait(self) -> int:
         """The exit status of the process, which ends in time or is killed."""

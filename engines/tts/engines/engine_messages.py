@@ -79,7 +79,7 @@ class EngineReport(msgspec.Struct, tag=True, array_like=True, frozen=True):
     responses: list[tuple[int, Response]]
     """Tickets and their responses, in order."""
     statistics: list[Statistics]
-    """Those published since the last report, the oldest first."""
+    """Statistics published since the last report, the oldest first."""
 
 
 ToEngine = Open | Words | Submit | Cancel
@@ -107,7 +107,7 @@ def encode_opening(opening: Open) -> str:
 
 
 def decode_opening(text: str) -> Open:
-    """The same from a configuration; the interpreter of Triton's models takes names for ASCII."""
+    """An opening, of a configuration; the interpreter of Triton's models takes names for ASCII."""
     return msgspec.json.decode(
         text, type=Open, dec_hook=lambda kind, path: Path(os.fsdecode(path.encode()))
     )

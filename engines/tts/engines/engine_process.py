@@ -81,9 +81,9 @@ class EngineConnection:
         return self._commands.popleft()
 
     def _statistics_due(self) -> bool:
-        held = self._statistics
-        return len(held) > self._may_wait or (
-            bool(held) and held[-1].monotonic - held[0].monotonic > _LONGEST_HELD_S
+        waiting = self._statistics
+        return len(waiting) > self._may_wait or (
+            bool(waiting) and waiting[-1].monotonic - waiting[0].monotonic > _LONGEST_HELD_S
         )
 
     def empty(self) -> bool:
@@ -166,8 +166,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     # the lowest number that is free: `select` takes none from 1024 on, and a program may have more
-    link = os.dup(given := int(sys.argv[1]))
-    os.close(given)
+    link = os.dup(descriptor := int(sys.argv[1]))
+    os.close(descriptor)
     with socket.socket(fileno=link) as ours:
         received = MessageReader(ours, ToEngine)
         while not (messages := received.take()):

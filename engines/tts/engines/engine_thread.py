@@ -84,12 +84,12 @@ class EngineThread:
         """Requests that `_cancellations`, which is the thread's, does not know yet."""
         self._client: _DirectClient
         self._loop = asyncio.new_event_loop()
-        opened = Future[None]()
-        self._life = self._loop.create_task(self._live(opening, opened))
+        is_ready = Future[None]()
+        self._life = self._loop.create_task(self._live(opening, is_ready))
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
         try:
-            opened.result()
+            is_ready.result()
         except BaseException:  # Ctrl-C, too, while a large engine opens
             self.close()
             raise
@@ -123,7 +123,7 @@ class EngineThread:
         *,
         cold: bool = False,
     ) -> list[int]:
-        """The same for requests of one client, which the engine gets together: their tickets."""
+        """Tickets of the requests of one client, which the engine gets together."""
         with self._sending:
             if self._closed:
                 raise EngineError("The engine is closed.")
@@ -166,7 +166,7 @@ class EngineThread:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(asyncio.wait({self._life}))
 
-    async def _live(self, opening: Open, opened: Future[None]) -> None:
+    async def _live(self, opening: Open, is_ready: Future[None]) -> None:
         try:
             self._client = await _DirectClient.open(
                 opening,
@@ -175,9 +175,9 @@ class EngineThread:
                 keeps_output=False,
             )
         except BaseException as error:
-            opened.set_exception(error)
+            is_ready.set_exception(error)
             return
-        opened.set_result(None)
+        is_ready.set_result(None)
         try:
             await self._loop.create_future()  # until `close`
         finally:
@@ -210,6 +210,6 @@ class EngineThread:
             self._is_asking = True
             self._loop.call_later(due_s, self._ask)
 
-    def _died(self, how: str, said: str | None) -> None:
+    def _died(self, how: str, words: str | None) -> None:
         logger.error("the engine's process %s (PID %d); this model ends with it", how, self.pid)
         self._loop.call_soon(self._on_death)  # after all to which the last answers lead

@@ -247,9 +247,9 @@ def _scalar(tensors: Tensors, name: str, default: Any = None) -> Any:
 
 
 def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
-    wanted = (wire.INPUTS | wire.HOST_INPUTS)[name]
-    if tensor.dtype != wire.DTYPES[wanted]:
-        raise RequestError(f"{name} must be {wanted}, not {tensor.dtype}")
+    kind = (wire.INPUTS | wire.HOST_INPUTS)[name]
+    if tensor.dtype != wire.DTYPES[kind]:
+        raise RequestError(f"{name} must be {kind}, not {tensor.dtype}")
 
 
 def _refuse_unsupported(tensors: Tensors) -> None:

@@ -32,7 +32,7 @@ from .wire import EBNF, Guide
 THREADS = 4
 """Grammars that are compiled at a time: a large one must not hold up the small ones."""
 _NICENESS = 10
-"""Of these threads: the engine's steps come first."""
+"""Niceness of these threads: the engine's steps come first."""
 _DIM = 16  # the least that paged attention takes
 
 
@@ -98,7 +98,7 @@ def _model(vocab_size: int) -> ov.Model:
         inputs.append(ops.parameter([-1] * rank, np.int64 if rank == 2 else np.int32))
         inputs[-1].set_friendly_name(name)
         inputs[-1].output(0).get_tensor().set_names({name})
-    ids, given, _, beams = inputs
+    ids, attention_mask, _, beams = inputs
     zeros = ops.constant(np.zeros((1, 1, _DIM), np.float32))
     hidden = ops.multiply(ops.unsqueeze(ops.convert(ids, np.float32), ints(-1)), zeros)
     query = ops.unsqueeze(hidden, ints(1))
@@ -109,7 +109,7 @@ def _model(vocab_size: int) -> ov.Model:
         past = ops.read_value(empty, name, np.float32, [-1, 1, -1, _DIM])
         states.append(ops.concat([ops.gather(past, beams, ints(0)), query], 2))
         sinks.append(ops.assign(states[-1], name))
-    mask = ops.unsqueeze(ops.convert(given, np.float32), ints(1, 2))
+    mask = ops.unsqueeze(ops.convert(attention_mask, np.float32), ints(1, 2))
     mixed = ops.scaled_dot_product_attention(query, *states, mask, causal=False)
     row = ops.reduce_sum(ops.squeeze(mixed, ints(1)), ints(-1), True)
     logits = ops.matmul(row, ops.constant(np.zeros((vocab_size, 1), np.float32)), False, True)

@@ -42,9 +42,9 @@ def check_grammar(text: str) -> None:
     if "root" not in rules:
         raise ValueError("it has no rule root")
     for name, rule in rules.items():
-        for used in rule.names:
-            if used not in rules:
-                raise ValueError(f"rule {name} uses {used}, which is not defined")
+        for other in rule.names:
+            if other not in rules:
+                raise ValueError(f"rule {name} uses {other}, which is not defined")
     if sum(rule.size for rule in rules.values()) > MAX_SIZE:
         raise ValueError(f"with its repetitions written out it has more than {MAX_SIZE:,} parts")
     _refuse_left_recursion(rules)
@@ -187,20 +187,20 @@ def _code(char: str) -> int:
 
 def _refuse_left_recursion(rules: dict[str, _Rule]) -> None:
     """Raise ValueError for a rule that may begin with itself, on whatever way: it never ends."""
-    done: set[str] = set()
+    finished: set[str] = set()
     for start in rules:
         path: list[tuple[str, list[str]]] = [(start, sorted(rules[start].firsts))]
         here = {start}
         while path:
-            name, left = path[-1]
-            if not left:
+            name, rest = path[-1]
+            if not rest:
                 path.pop()
                 here.discard(name)
-                done.add(name)
+                finished.add(name)
                 continue
-            following = left.pop()
+            following = rest.pop()
             if following in here:
                 raise ValueError(f"rule {following} may begin with itself")
-            if following not in done:
+            if following not in finished:
                 here.add(following)
                 path.append((following, sorted(rules[following].firsts)))

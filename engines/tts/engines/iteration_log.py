@@ -107,19 +107,19 @@ class IterationLogFollower:
 
         A line that a killed engine has not ended is left out.
         """
-        found: list[Statistics] = []
+        iterations: list[Statistics] = []
         while self._stream is not None or self._open():
             assert self._stream is not None
             *lines, self._half = (self._half + self._stream.read()).split(b"\n")
             for line in lines:
                 try:
-                    found.append(_decode(line))
+                    iterations.append(_decode(line))
                 except ValueError:
                     continue
             if not self._was_rotated():
                 break
             self.close()
-        return found
+        return iterations
 
     def close(self) -> None:
         """Close the file; `read` opens it again, from its beginning."""

@@ -35,7 +35,7 @@ class KeptPrefixes:
             del self._kept[key]
         self._use(whole)
 
-    def left(self, hashes: Sequence[Hash]) -> None:
+    def release(self, hashes: Sequence[Hash]) -> None:
         """A request ended; `hashes` are those of its prompt and all it generated."""
         computed = hashes[:-1]  # a token's keys are computed with the next one
         self._use([*computed[-1:], *self._whole(computed)])

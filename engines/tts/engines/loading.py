@@ -45,19 +45,19 @@ def tell(stage: Stage) -> None:
 
 
 def read_weights(
-    file: Path, say: Callable[[float], None], wanted: Callable[[], bool] = lambda: True
+    file: Path, say: Callable[[float], None], is_wanted: Callable[[], bool] = lambda: True
 ) -> None:
     """Read a file of weights, so that opening the engine finds it in memory, and say how far.
 
     `say` gets the fraction that is read, twice a second; it ends when it is not `wanted` any more.
     A file that cannot be read is ignored here; opening the engine reports it.
     """
-    done, said = 0, time.monotonic()
+    read_bytes, reported_at = 0, time.monotonic()
     buffer = bytearray(_CHUNK_BYTES)
     with suppress(OSError), file.open("rb", buffering=0) as weights:
         size = file.stat().st_size
-        while wanted() and (count := weights.readinto(buffer)):
-            done += count
-            if time.monotonic() - said >= _EVERY_S:
-                said = time.monotonic()
-                say(min(1.0, done / max(1, size)))
+        while is_wanted() and (count := weights.readinto(buffer)):
+            read_bytes += count
+            if time.monotonic() - reported_at >= _EVERY_S:
+                reported_at = time.monotonic()
+                say(min(1.0, read_bytes / max(1, size)))

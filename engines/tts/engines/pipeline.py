@@ -35,7 +35,7 @@ nothing out, but 1 would not sort."""
 _SMALL_VOCABULARY = 4096
 """Up to so many tokens a draw hardly depends on their order."""
 _NEVER_DRAWN = 1e-6
-"""Of a larger vocabulary, how likely a token must be to be drawn, relative to the likeliest."""
+"""The least probability of a token that is drawn from more, relative to the likeliest."""
 _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 
 
@@ -103,7 +103,7 @@ class ScoreOutputs:
 
 
 def score_outputs(config: EngineConfig) -> ScoreOutputs | None:
-    """Those of an engine; None if it gives no scores."""
+    """The score outputs of an engine; None if it gives no scores."""
     labels = config.label_token_ids
     if not labels:
         return None
@@ -291,11 +291,11 @@ class Generation:
         return False
 
     def _watch(self) -> Response | None:
-        seen = len(self._tokens)
+        before = len(self._tokens)
         self._read()
-        if len(self._tokens) > seen:
+        if len(self._tokens) > before:
             self.started = True
-            end = self._stop_words.end(self._tokens, seen)
+            end = self._stop_words.end(self._tokens, before)
             if end is not None:
                 if self._handle.get_status().value == RUNNING:
                     self._end()

@@ -156,8 +156,8 @@ class PrefixGuard:
         self._load += length
         taken_over = None if stems else self._surely_taken_over(hashes, prefixes, contents)
         self._keep_first_block(hashes)
-        known = max((prefixes[key] for key in claims), default=0)
-        is_long = length - known > _MUCH_NEW
+        cached = max((prefixes[key] for key in claims), default=0)
+        is_long = length - cached > _MUCH_NEW
         if is_long:
             self._computing[prompt] += 1
         self._entries[ticket] = _Entry(
@@ -186,7 +186,7 @@ class PrefixGuard:
         if entry and not entry.moved_on:
             self._move_on(entry)
 
-    def left(self, ticket: int, hashes: Sequence[Hash] = ()) -> None:
+    def release(self, ticket: int, hashes: Sequence[Hash] = ()) -> None:
         """A request is out of the pipeline; `hashes` are those of its prompt and all it generated.
 
         Unknown tickets are ignored.

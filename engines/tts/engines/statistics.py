@@ -22,7 +22,7 @@ class Statistics:
     timestamp: float = 0.0
     """Unix time when it ended, seconds."""
     monotonic: float = 0.0
-    """The same moment on the machine's monotonic clock (CLOCK_MONOTONIC), seconds since its boot:
+    """When it ended by the machine's monotonic clock (CLOCK_MONOTONIC), seconds since its boot:
     every process of the machine reads the same one, and it cannot be set."""
     seconds: float = 0.0
     """How long the pipeline took for it."""

@@ -64,7 +64,7 @@ class _Client:
     name: str
     sender: Any
     outputs: set[str]
-    left: int = 0
+    open_rows: int = 0
     """Rows that are not answered."""
     ready: list[tuple[int, Tensors | str]] = field(default_factory=list)
     """Answers that are not sent: by row, its tensors or its error."""
@@ -137,8 +137,8 @@ class TritonPythonModel:
         outputs = set(request.requested_output_names())
         by_rows = wire.FIRST_ROW in parameters
         if missing := self._must_be_requested.union(wire.ROW_OUTPUTS if by_rows else ()) - outputs:
-            named = " and ".join(sorted(missing))
-            raise RequestError(f"{named} must be among the requested outputs")
+            names = " and ".join(sorted(missing))
+            raise RequestError(f"{names} must be among the requested outputs")
         if by_rows:
             first = _first_row(parameters[wire.FIRST_ROW])
             name = _client_of(request_id, first) if self._limits.decoupled else ""
@@ -203,7 +203,7 @@ class TritonPythonModel:
                 client.outputs = latest.outputs
                 # only now: a sender that is asked anything after its end makes the server crash
                 self._host.call(partial(before.send, flags=FINAL))
-            client.left += len(rows)
+            client.open_rows += len(rows)
             if client.name:
                 self._clients[client.name] = client
                 for (number, _), ticket in zip(requests, tickets, strict=True):
@@ -227,7 +227,7 @@ class TritonPythonModel:
         """Keep answers until some are here, or one has waited; until all are, of one request."""
         was_empty = not client.ready
         client.ready += rows
-        enough = client.left * GATHERED if client.name else client.left
+        enough = client.open_rows * GATHERED if client.name else client.open_rows
         answer = partial(self._answer_rows, client)
         if len(client.ready) >= enough:
             self._host.call(answer)  # after all that came with them
@@ -239,9 +239,9 @@ class TritonPythonModel:
             rows, client.ready = client.ready, []
             if not rows:  # they have been sent since
                 return
-            client.left -= len(rows)
+            client.open_rows -= len(rows)
             sender, outputs = client.sender, client.outputs
-            flags = 0 if client.left else FINAL
+            flags = 0 if client.open_rows else FINAL
             if client.name and flags == FINAL:
                 del self._clients[client.name]
         tensors = _tensors(row_tensors(rows), outputs)

@@ -83,11 +83,11 @@ def encode_failure(failure: Failure, sentence: str) -> str:
 
 def decode_failure(text: str) -> tuple[Failure | None, str]:
     """What an error on the wire means, and its sentence; None if no engine of ours wrote it."""
-    found = _FAILED.match(text)  # only in front: a sentence may quote what a client has sent
-    failure = _FAILURES.get(found["failure"]) if found else None
-    if found is None or failure is None:
+    match = _FAILED.match(text)  # only in front: a sentence may quote what a client has sent
+    failure = _FAILURES.get(match["failure"]) if match else None
+    if match is None or failure is None:
         return None, text
-    return failure, found["path"] + text[found.end() :]
+    return failure, match["path"] + text[match.end() :]
 
 
 NO_END_ID = -1

@@ -20,7 +20,7 @@ from .findings import no_folder, not_checked, refused
 def buildable(inputs: Inputs) -> Iterator[Finding]:
     """GPU, precision, parallelism and architecture, as TensorRT-LLM takes them."""
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
-    for engine in inputs.known():
+    for engine in inputs.with_shapes():
         try:
             check_engine(inputs.deployment, engine.role, engine.shape)
         except ConfigError as error:

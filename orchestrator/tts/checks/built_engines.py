@@ -19,7 +19,7 @@ from .findings import no_file, no_folder, not_checked
 
 def read_back(inputs: Inputs) -> Iterator[Finding]:
     """config.json of the built engines against the deployment."""
-    for engine in inputs.known():
+    for engine in inputs.with_shapes():
         role = engine.role
         folder = paths.engine_dir(inputs.deployment.name, role)
         if not (folder / "config.json").is_file():
@@ -29,12 +29,12 @@ def read_back(inputs: Inputs) -> Iterator[Finding]:
                 "the builder changes some settings with a warning only"
                 if inputs.deployment.target == "tensorrt"
                 else "its record says what is served",
-                f"Run: tts build-engines {inputs.deployment.named}",
+                f"Run: tts build-engines {inputs.deployment.argument}",
             )
         elif inputs.deployment.target == "tensorrt":
             expected = expected_engine(engine.spec, engine.shape)
             why = "the server would be told one thing by the engine and another by config.pbtxt"
-            fix = f"Build it again: tts build-engines {inputs.deployment.named}"
+            fix = f"Build it again: tts build-engines {inputs.deployment.argument}"
             where = f"{folder}/config.json"
             try:
                 for problem in engine_problems(folder, expected):
@@ -49,7 +49,7 @@ def current(inputs: Inputs) -> Iterator[Finding]:
         return
     differing = {finding.where for finding in read_back(inputs)}
     target = target_module(inputs.deployment.target)
-    for engine in inputs.known():
+    for engine in inputs.with_shapes():
         folder = paths.engine_dir(inputs.deployment.name, engine.role)
         if differing & {str(folder), f"{folder}/config.json"}:
             continue  # `read_back` has reported it
@@ -68,7 +68,7 @@ def current(inputs: Inputs) -> Iterator[Finding]:
                 reason,
                 str(folder),
                 "what is served would not be what the deployment says",
-                f"Run: tts build-engines {inputs.deployment.named}",
+                f"Run: tts build-engines {inputs.deployment.argument}",
             )
 
 
@@ -83,7 +83,7 @@ def contents(inputs: Inputs) -> Iterator[Finding]:
                 "the engine was built before hashes of its files were kept",
                 str(folder),
                 "a damaged file may have the size that it should have",
-                f"Run: tts build-engines {inputs.deployment.named} --force",
+                f"Run: tts build-engines {inputs.deployment.argument} --force",
             )
         try:
             changed = changed_content(folder, manifest)
@@ -100,14 +100,14 @@ def contents(inputs: Inputs) -> Iterator[Finding]:
                 f"{name} is not the file that was built, by its hash",
                 str(folder),
                 "a damaged engine may load, and answer something else",
-                f"Run: tts build-engines {inputs.deployment.named} --force",
+                f"Run: tts build-engines {inputs.deployment.argument} --force",
             )
 
 
 def engine_files(inputs: Inputs) -> Iterator[Finding]:
     """The files of each built engine are files."""
     why = "the engine cannot be loaded"
-    fix = f"Remove it, then run: tts build-engines {inputs.deployment.named}"
+    fix = f"Remove it, then run: tts build-engines {inputs.deployment.argument}"
     for role in inputs.deployment.engines():
         folder = paths.engine_dir(inputs.deployment.name, role)
         if what := no_folder(folder):
@@ -127,5 +127,5 @@ def tokenizer_file(inputs: Inputs) -> Iterator[Finding]:
             f"{file.name} is missing",
             str(file),
             "the generator's model names it, and does not load without it",
-            f"Run: tts render {inputs.deployment.named}",
+            f"Run: tts render {inputs.deployment.argument}",
         )

@@ -51,7 +51,7 @@ def checkpoints(inputs: Inputs) -> Iterator[Finding]:
 def lengths(inputs: Inputs) -> Iterator[Finding]:
     """max_seq_len within the model's positions."""
     why = "beyond its last position a model was never trained; its answers there are noise"
-    for engine in inputs.known():
+    for engine in inputs.with_shapes():
         try:
             check_length(engine)
         except ConfigError as error:

@@ -36,7 +36,8 @@ _FREE = (
 
 def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
     """The manifests in a folder against those that `tts render --manifests` would render."""
-    fix = f"Render them again: tts render {deployment.named} --manifests {shlex.quote(str(folder))}"
+    command = f"tts render {deployment.argument} --manifests {shlex.quote(str(folder))}"
+    fix = f"Render them again: {command}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary, suppress(CheckpointError):
         # the check of the rendering reports a CheckpointError
         for expected in render_manifests(deployment, Path(temporary)):

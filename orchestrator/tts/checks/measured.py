@@ -25,7 +25,7 @@ def calibration(inputs: Inputs) -> Iterator[Finding]:
     measured = deployment.verifier.calibration and deployment.verifier.calibration.measured
     if not measured or not measured.verifier:
         return
-    again = f"Measure it again: tts score {deployment.named} FILE --write"
+    again = f"Measure it again: tts score {deployment.argument} FILE --write"
     folder = paths.engine_dir(deployment.name, "verifier")
     if isinstance(deployment.verifier, VerifierSpec) and read_manifest(folder) is None:
         why = "a large checkpoint is hashed when its engine is built"

@@ -40,7 +40,7 @@ def on_disk(inputs: Inputs) -> Iterator[Finding]:
         return
     folder = paths.repository_dir(inputs.deployment.name)
     if what := no_folder(folder):
-        fix = f"Remove it, then run: tts render {inputs.deployment.named}"
+        fix = f"Remove it, then run: tts render {inputs.deployment.argument}"
         yield Finding(what, str(folder), "it is what a server loads", fix)
         return
     if not folder.is_dir():

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from tts.base.shown_text import shown
+from tts.base.shown_text import printable
 
 from . import json_output
 from .json_output import CommandError, ErrorDocument
@@ -233,4 +233,4 @@ def _keep_newest(folder: Path) -> None:
 
 def _say(line: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # stderr may be closed, too
-        print(shown(line), file=sys.stderr)  # noqa: T201
+        print(printable(line), file=sys.stderr)  # noqa: T201

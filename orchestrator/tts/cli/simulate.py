@@ -241,8 +241,8 @@ def print_best_placements(
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is 'openvino', for which there is nothing to "
             "place: both engines are on this machine's cores, and how fast they are is measured.",
-            hint=f"Measure it (tts tune {deployment.named}), then compare schedules with "
-            f"tts simulate {deployment.named} --tuned RESULT.",
+            hint=f"Measure it (tts tune {deployment.argument}), then compare schedules with "
+            f"tts simulate {deployment.argument} --tuned RESULT.",
         )
     gpus = gpus or len(gpus_of(deployment))
     candidates, refused = placed(deployment, gpus)

@@ -137,7 +137,7 @@ async def use_several(
     if len(silent) == len(pairs):
         raise ServerError(
             f"No server answers at {', '.join(silent)}.",
-            hint=f"Start them: tts serve {make.models.deployment.named}",
+            hint=f"Start them: tts serve {make.models.deployment.argument}",
         )
     say(f"Using {', '.join(pair.name for pair in pairs if pair.name not in silent)}")
     for name in silent:

@@ -217,7 +217,7 @@ async def _command(deployment: Deployment, say: Callable[[str], None]) -> Verifi
         return None
     sandbox = Sandbox(deployment.execution, spec.files)
     await asyncio.to_thread(sandbox.require, spec.command)
-    say(f"{spec.named} runs in {sandbox}")
+    say(f"{spec.title} runs in {sandbox}")
     return CommandVerifier(sandbox, spec.command)
 
 

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import Progress
 from rich.segment import Segment
 
-from tts.base.shown_text import shown
+from tts.base.shown_text import printable
 
 _quiet = False
 
@@ -29,7 +29,7 @@ class _Console(Console):
         """See Console."""
         for segment in super().render(renderable, options):
             plain = segment.control or segment.text.isprintable()
-            yield segment if plain else segment._replace(text=shown(segment.text))
+            yield segment if plain else segment._replace(text=printable(segment.text))
 
 
 def consoles() -> tuple[Console, Console]:

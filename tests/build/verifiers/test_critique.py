@@ -229,7 +229,7 @@ def test_whatever_is_written_is_a_score_or_no_verdict(way, critique):
 def test_a_verdict_counts_behind_the_thinking_only(load):
     asked = critic(load(THINKING), spec(thinking={"budget_tokens": 200}))
     assert asked.text(QUESTION, STEPS).endswith("<|im_start|>assistant\n<think>\n")
-    assert (asked.thinking.budget, asked.thinking.opened) == (200, True)
+    assert (asked.thinking.budget, asked.thinking.starts_open) == (200, True)
     assert asked.verdict("Verdict: right</think>\nHm.") is None
     assert asked.verdict("Verdict: right") is None
     assert asked.verdict("Verdict: right</think>\nVerdict: wrong") == 0.0

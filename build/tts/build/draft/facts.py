@@ -35,7 +35,7 @@ class CompiledModel:
     checkpoint: str
     """Its path as the file is to give it."""
     folder: Path
-    """The same as an absolute path: the folder of its config.json, once it is there."""
+    """Its absolute path: the folder of its config.json, once it is there."""
     positions: int | None
     """The longest sequence that it has positions for; None where its shape is not known."""
     repository: str = ""

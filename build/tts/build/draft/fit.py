@@ -44,10 +44,10 @@ def fitted(deployment: Deployment, machine: Machine) -> Deployment:
 def _on_cpu(deployment: Deployment, machine: Machine) -> Deployment:
     there = machine.memory
     for precision, share, batch in _host_choices(machine):
-        tried = _with(deployment, precision, batch)
-        needed = plan_host_memory(tried).needed
+        candidate = _with(deployment, precision, batch)
+        needed = plan_host_memory(candidate).needed
         if there is None or needed <= share * there:
-            return tried
+            return candidate
     raise ConfigError(
         f"The models need {gib(needed)} of memory even with int8 weights, and this machine has "
         f"{gib(there or 0)}.",
@@ -95,16 +95,16 @@ def started_on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
     for gpus in [(0, 0)] if machine.gpus == 1 else [(0, 0), (0, 1)]:
         for precision in ("auto", "fp8"):
             for requests in _STARTED_REQUESTS:
-                tried = _started(deployment, gpus, precision, requests)
+                candidate = _started(deployment, gpus, precision, requests)
                 try:
-                    engines = plan_started(tried).engines
+                    engines = plan_started(candidate).engines
                 except ConfigError as error:
                     refused = refused or error
                     continue
                 generator = engines.get("generator")
                 if generator is None or generator.full_sequences >= _SEQUENCES:
-                    return tried
-                narrow = narrow or tried
+                    return candidate
+                narrow = narrow or candidate
     if narrow:
         return narrow
     assert refused is not None

@@ -79,10 +79,10 @@ def as_text(choices: Choices, machine: Machine, deployment: Deployment) -> str:
 
 def _comment(text: str, indent: int = 0) -> str:
     """Lines of a comment: whatever a name in it holds, nothing of it becomes a line of YAML."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
     start = f"{' ' * indent}# "
     lines = textwrap.wrap(
-        " ".join(shown.split()),
+        " ".join(printable.split()),
         WIDTH,
         initial_indent=start,
         subsequent_indent=start,

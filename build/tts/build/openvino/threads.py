@@ -71,9 +71,9 @@ def divide(
     most = {role: max(1, each // LEAST_WEIGHTS) for role, each in weights.items()}
     generator = stated["generator"]
     if generator is None:
-        left = cores - (stated["verifier"] or 1)
-        share = left if stated["verifier"] else share
-        generator = max(1, min(share, left, most["generator"]))
+        rest = cores - (stated["verifier"] or 1)
+        share = rest if stated["verifier"] else share
+        generator = max(1, min(share, rest, most["generator"]))
     verifier = stated["verifier"] or max(1, min(cores - generator, most["verifier"]))
     return {"generator": generator, "verifier": verifier}
 
@@ -91,5 +91,5 @@ def threads_in_words(deployment: Deployment) -> str:
 
 def _weights(inputs: EngineInputs) -> int:
     """The weights that one token is multiplied with: a verifier's head has a row for each label."""
-    counted = parameters(inputs.shape)
-    return counted.active + (counted.head if inputs.spec.writes else 0)
+    counts = parameters(inputs.shape)
+    return counts.active + (counts.head if inputs.spec.writes else 0)

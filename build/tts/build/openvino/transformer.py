@@ -226,8 +226,8 @@ class Transformer:
             ops.gather(logits, self._ints(*score.token_ids), self._int(-1)), score
         )
         closed = self._float(_CLOSED)
-        written = ops.select(self.is_scored, closed, logits)
-        return ops.concat([written, ops.select(self.is_scored, graded, closed)], -1)
+        text_logits = ops.select(self.is_scored, closed, logits)
+        return ops.concat([text_logits, ops.select(self.is_scored, graded, closed)], -1)
 
     def _graded(self, logits: Node, score: ScoreColumns) -> Node:
         """The two logits of a score, of those of the labels [..., labels]."""
@@ -333,9 +333,9 @@ class Transformer:
         slots = ops.range(self._int(0), total, self._int(1), "i64")
         rows = ops.range(ops.subtract(total, new), total, self._int(1), "i64")
         causal = ops.less_equal(slots, ops.unsqueeze(rows, self._ints(1)))
-        given = ops.convert(ops.unsqueeze(attention_mask, self._ints(1, 2)), bool)
-        seen = ops.logical_and(given, causal)
-        return ops.select(seen, self._float(0.0), self._float(_MASKED))
+        present = ops.convert(ops.unsqueeze(attention_mask, self._ints(1, 2)), bool)
+        visible = ops.logical_and(present, causal)
+        return ops.select(visible, self._float(0.0), self._float(_MASKED))
 
     def _remember(self, name: str, new: Node, heads: int, dim: int) -> Node:
         """Append [batch, heads, tokens, dim] to the state `name` and return the whole of it."""

@@ -171,10 +171,10 @@ def _errors(
                 inputs["sampled_tokens_indices"] = np.arange(len(case.ids))
             logits.append(request.infer(inputs)["logits"].copy())
             start = end
-        found = np.concatenate(logits, axis=1)
+        served = np.concatenate(logits, axis=1)
         if both:
-            found = found[..., vocabulary:] if case.scored else found[..., :vocabulary]
-        difference = np.abs(found - expected)[case.mask == 1]
+            served = served[..., vocabulary:] if case.scored else served[..., :vocabulary]
+        difference = np.abs(served - expected)[case.mask == 1]
         errors.append(float(difference.max(initial=0.0)))
     return errors
 
@@ -214,10 +214,10 @@ def _reference(
             "position_ids": torch.from_numpy(case.positions),
         }
         if not head:
-            found = model(**inputs).logits
+            rows = model(**inputs).logits
             if score and case.scored:
-                found = _graded(found[..., list(score.token_ids)], score)
-            return np.asarray(found.numpy())
+                rows = _graded(rows[..., list(score.token_ids)], score)
+            return np.asarray(rows.numpy())
         hidden = model.model(**inputs).last_hidden_state
         for index, (weight, bias) in enumerate(head):
             hidden = functional.relu(hidden) if index else hidden
@@ -234,8 +234,8 @@ def _reference(
                 if parameter.dim() == 2:
                     parameter.copy_(torch.from_numpy(stored_values(parameter.numpy(), precision)))
             for weight, _ in head:
-                kept = stored_values(weight.numpy(), label_precision(precision))
-                weight.copy_(torch.from_numpy(kept))
+                rounded_weight = stored_values(weight.numpy(), label_precision(precision))
+                weight.copy_(torch.from_numpy(rounded_weight))
             rounded = [logits(case) for case in cases]
         with _in_fp64(model):
             precise = [logits(case) for case in cases]
@@ -253,8 +253,8 @@ def _graded(logits: torch.Tensor, score: ScoreColumns) -> torch.Tensor:
     if score.are_rows:
         return logits
     good = torch.tensor(score.weights, dtype=logits.dtype)
-    counted = torch.log(torch.stack((good, 1 - good)))  # minus infinity leaves a label out
-    return torch.logsumexp(logits.unsqueeze(-2) + counted, -1)
+    log_weights = torch.log(torch.stack((good, 1 - good)))  # minus infinity leaves a label out
+    return torch.logsumexp(logits.unsqueeze(-2) + log_weights, -1)
 
 
 @contextmanager

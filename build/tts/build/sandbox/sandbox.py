@@ -124,7 +124,7 @@ _PRIVILEGED = (
     *_ALONE,
     *(word for name in ("SETUID", "SETGID", "CHOWN") for word in ("--cap-add", f"CAP_{name}")),
 )
-"""Of root, who leaves these rights inside, with the user."""
+"""Options for root, who gives these rights up inside, with the user."""
 _FIRST_USER, _USERS = 0x70000000, 1 << 27
 """User ids that systems leave alone (systemd's UIDS-GIDS.md), one drawn for each program."""
 _PROBE_TASKS = 4  # the parent inside, the probe, and two of four that it tries to start
@@ -281,13 +281,13 @@ class Sandbox:
                 hint="A relative path starts at the deployment file.",
             )
         files = [word for word in others if Path(word).is_absolute() and Path(word).exists()]
-        seen = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
+        check = [sys.executable, "-I", "-S", "-c", _FILES_ARE_SEEN, program, *files]
         # without a turn, which is of another event loop; in a thread, for this one's may run one
         with self._folder() as folder, ThreadPoolExecutor(1) as thread:
-            ended = thread.submit(asyncio.run, self._run(seen, b"", folder)).result()
-        if ended.failure:
+            end = thread.submit(asyncio.run, self._run(check, b"", folder)).result()
+        if end.failure:
             raise ConfigError(
-                f"{ended.errors.strip() or ended.failure.value:.300}: this cannot be run or read "
+                f"{end.errors.strip() or end.failure.value:.300}: this cannot be run or read "
                 "in the sandbox.",
                 hint="Name the folders that it needs in execution.reads."
                 + _AS_ROOT * bool(bubblewrap and bubblewrap.changes_user),
@@ -303,16 +303,16 @@ class Sandbox:
             )
         return [str(Path(program).absolute()), *command[1:]]
 
-    async def run(self, command: Sequence[str], given: bytes) -> Ended:
+    async def run(self, command: Sequence[str], stdin: bytes) -> Ended:
         """Run a program, its first word a path, on this standard input.
 
         Cancelling ends it, and all that it has started.
         """
         async with self._turns:
             with self._folder() as folder:
-                return await self._run(command, given, folder)
+                return await self._run(command, stdin, folder)
 
-    async def _run(self, command: Sequence[str], given: bytes, folder: str) -> Ended:
+    async def _run(self, command: Sequence[str], stdin: bytes, folder: str) -> Ended:
         theirs, ours = os.pipe()
         # half started, it could not be cancelled: asyncio would wait for it for ever
         starting = asyncio.ensure_future(
@@ -330,7 +330,7 @@ class Sandbox:
         try:
             process = await asyncio.shield(starting)
             async with asyncio.timeout(self._spec.wall_s):
-                output, errors = await _exchange(process, given)
+                output, errors = await _exchange(process, stdin)
                 status = await process.wait()
         except TimeoutError:
             return Ended(b"", failure=Failure.TIME)
@@ -359,11 +359,11 @@ class Sandbox:
 
     def _environment(self, folder: str) -> dict[str, str]:
         home = _WORK if self._isolated else folder
-        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         temporary = {"HOME": home, "TMPDIR": home}
         # programs run one on each core, and the kernel counts threads as processes
         usual = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-        return {"PATH": _path(), **usual, **temporary, **kept}
+        return {"PATH": _path(), **usual, **temporary, **inherited}
 
     def _line(self, command: Sequence[str], lifeline: int) -> list[str]:
         spec = self._spec
@@ -406,7 +406,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         process._transport.close()  # type: ignore[attr-defined]
 
 
-async def _exchange(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
+async def _exchange(process: asyncio.subprocess.Process, content: bytes) -> tuple[bytes, bytes]:
     """What a program writes; raises OverflowError as soon as that is too much."""
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdin is not None
@@ -415,7 +415,7 @@ async def _exchange(process: asyncio.subprocess.Process, given: bytes) -> tuple[
 
     async def write() -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read
-            stdin.write(given)
+            stdin.write(content)
             await stdin.drain()
         stdin.close()
 
@@ -428,10 +428,10 @@ async def _exchange(process: asyncio.subprocess.Process, given: bytes) -> tuple[
         return output
 
     async def read_errors() -> bytes:
-        kept = b""
+        end = b""
         while chunk := await stderr.read(_CHUNK_BYTES):
-            kept = (kept + chunk)[-_KEPT_ERRORS:]
-        return kept
+            end = (end + chunk)[-_KEPT_ERRORS:]
+        return end
 
     output, errors, _ = await asyncio.gather(read(), read_errors(), write())
     return output, errors

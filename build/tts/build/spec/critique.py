@@ -83,8 +83,8 @@ class CritiqueSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _as_its_preset(cls, data: Any) -> Any:
-        named = (data.get("preset") or "judge") if isinstance(data, dict) else None
-        if not isinstance(named, str) or (preset := PRESETS.get(named)) is None:
+        preset_name = (data.get("preset") or "judge") if isinstance(data, dict) else None
+        if not isinstance(preset_name, str) or (preset := PRESETS.get(preset_name)) is None:
             return data
         sampling = ("max_tokens", "temperature", "top_p")
         return {name: getattr(preset, name) for name in sampling} | data

@@ -27,7 +27,7 @@ class Preset:
     top_p: float
     system: str = ""
     """The system's turn; empty: none."""
-    shown: str = "{step}"
+    step_form: str = "{step}"
     """How one step is written."""
     between: str = "\n"
     """What stands between two of {steps}."""
@@ -119,7 +119,7 @@ PRESETS: Mapping[str, Preset] = {
         max_tokens=4096,
         temperature=0.0,
         top_p=1.0,
-        shown="Step {number}: {step}",
+        step_form="Step {number}: {step}",
         source="https://github.com/mukhal/ThinkPRM: utils/helper.py "
         "(format_verification_cot_for_thinkprm), prm/thinkprm.py (ThinkPRM), "
         "prm/thinkprm_api.py; models: Apache-2.0",
@@ -150,7 +150,7 @@ PRESETS: Mapping[str, Preset] = {
         temperature=0.95,
         top_p=0.95,
         system="You are a helpful assistant.",
-        shown="Step {number}: {step}",
+        step_form="Step {number}: {step}",
         no_steps="Since the Now Step is the first step, there are no Previous Steps.",
         otherwise="\nBased on your analysis. Is the step correct (Yes/No)?",
         source="https://github.com/NJUNLP/R-PRM: src/prompts/GenPRM/GenPRM-evaluate-new3-qwen.txt, "

@@ -201,17 +201,17 @@ class Deployment(Section):
     """Run NVIDIA's MPS daemon beside started engines that share a GPU."""
     strategies: dict[str, dict[str, StrategyParameter]] = Field(default={})
     """Defaults of strategy parameters, by strategy: `beam-search: {n: 16, beam_width: 4}`."""
-    _named: str | None = PrivateAttr(default=None)
+    _argument: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)
 
-    def read_from(self, file: Path, named: str) -> Deployment:
-        """The same deployment as read from `file`, which the user called `named`."""
+    def read_from(self, file: Path, argument: str) -> Deployment:
+        """A copy that knows its `file`, which a command line names by `argument`."""
         copy = self.model_copy()
-        copy._folder, copy._named = file.parent, named
+        copy._folder, copy._argument = file.parent, argument
         return copy
 
     def served_by(self, kind: ServerKind | None) -> Deployment:
-        """The same deployment on this kind of server; None: on its own."""
+        """The deployment on a kind of server; None: on its own."""
         if kind is None:
             return self
         return self.model_copy(update={"server": self.server.model_copy(update={"kind": kind})})
@@ -222,11 +222,11 @@ class Deployment(Section):
         return self._folder
 
     @property
-    def named(self) -> str:
+    def argument(self) -> str:
         """The argument that names this deployment on a command line: the file or the bundled
         name.
         """
-        return shlex.quote(self._named or self.name)
+        return shlex.quote(self._argument or self.name)
 
     @model_validator(mode="before")
     @classmethod
@@ -241,8 +241,8 @@ class Deployment(Section):
         if verifier.get("same_as") is None:
             return data
         shared = {name: generator[name] for name in _SHARED if name in generator}
-        given = {name: verifier[name] for name in _SHARED if name in verifier}
-        if other := [name for name in given if given[name] != shared.get(name)]:
+        own = {name: verifier[name] for name in _SHARED if name in verifier}
+        if other := [name for name in own if own[name] != shared.get(name)]:
             raise ValueError(
                 f"verifier.same_as is {verifier['same_as']!r:.50}, so verifier.{other[0]} is the "
                 "generator's: remove it"
@@ -346,18 +346,20 @@ class Deployment(Section):
 
     def engines(self) -> dict[Role, EngineSpec]:
         """The compiled engines by role, generator first."""
-        found = {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
+        engines = {
+            role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)
+        }
         if isinstance(self.generator, GeneratorSpec):
             shared = isinstance(self.verifier, SharedVerifier) and self.verifier.reads_logits
-            found["generator"] = self.generator.judging(shared)
-        return found
+            engines["generator"] = self.generator.judging(shared)
+        return engines
 
     @property
     def verifier_model(self) -> VerifierSpec | RemoteVerifier | StartedVerifier | SharedVerifier:
         """The verifier where it is a model; raises ConfigError where it is none."""
         if isinstance(self.verifier, TextVerifier):
             raise ConfigError(
-                f"Deployment {self.name!r}: the verifier is {self.verifier.named}, and this "
+                f"Deployment {self.name!r}: the verifier is {self.verifier.title}, and this "
                 "needs one that is a model."
             )
         return self.verifier
@@ -377,7 +379,7 @@ class Deployment(Section):
             f"the {role} is started by {each.target}" for role, each in self.started().items()
         ]
         if isinstance(verifier, TextVerifier):
-            others.append(f"the verifier is {verifier.named}")
+            others.append(f"the verifier is {verifier.title}")
         if self.shares_engine:
             others.append("the generator's engine is the verifier's as well")
         elsewhere = " and ".join(others)

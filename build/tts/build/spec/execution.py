@@ -44,7 +44,7 @@ class ExecutionSpec(Section):
     them."""
 
     def below(self, folder: Path) -> ExecutionSpec:
-        """The same with absolute paths, from the folder where relative ones start."""
+        """A copy with absolute paths; relative ones start at `folder`."""
         reads = tuple((folder / path.expanduser()).resolve() for path in self.reads)
         return self.model_copy(update={"reads": reads})
 
@@ -60,7 +60,7 @@ class TextVerifier(Section):
 
     @property
     @abstractmethod
-    def named(self) -> str:
+    def title(self) -> str:
         """What an error calls it."""
 
 
@@ -87,7 +87,7 @@ class VerifierCommand(TextVerifier):
         return command
 
     def below(self, folder: Path) -> VerifierCommand:
-        """The same with the absolute paths of files, from the folder where relative ones start."""
+        """A copy with the absolute paths of files; relative ones start at `folder`."""
         first, *others = self.command
         if "/" in first:  # a link stays: it is how a Python finds its virtual environment
             program = folder / Path(first).expanduser()
@@ -96,7 +96,7 @@ class VerifierCommand(TextVerifier):
         return self.model_copy(update={"command": command})
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """The command line."""
         return shlex.join(self.command)
 

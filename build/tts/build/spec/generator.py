@@ -48,7 +48,7 @@ class GeneratorSpec(GeneratorRole, EngineSpec):
         return self._judges
 
     def judging(self, judges: bool) -> Self:
-        """The same engine as its deployment has it."""
+        """A copy that is the verifier as well, or is not."""
         copied = self.model_copy()
         copied._judges = judges
         return copied

@@ -36,7 +36,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     """
     file = deployment_file(name_or_file)
     deployment = _with_prompt(_with_absolute_paths(_read(file), file.parent), file.parent)
-    return deployment.read_from(file, named=str(name_or_file))
+    return deployment.read_from(file, argument=str(name_or_file))
 
 
 def _read(file: Path) -> Deployment:
@@ -196,8 +196,8 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
     if kind == "extra_forbidden":
         allowed = ", ".join(_fields_at(model, detail["loc"][:-1], data)) or "nothing"
         return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
-    known = _REASONS.get(kind)
-    reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
+    template = _REASONS.get(kind)
+    reason = template.format(**detail.get("ctx", {})) if template else str(detail["msg"])
     if kind == "string_type" and isinstance(value, bool):
         reason += "; put it in quotes"
     if kind == "literal_error":
@@ -233,8 +233,8 @@ def models_at(
         if fields:  # otherwise an item of a list, a key, or which one of a union was tried
             models = [each for field in fields for each in _models_in(field.annotation)]
         data = data.get(part) if isinstance(data, dict) else None
-        given = data if isinstance(data, dict) else {}
-        kinds = [kind_of(given, kinds) for kinds in (GENERATORS, VERIFIERS)]
+        section = data if isinstance(data, dict) else {}
+        kinds = [kind_of(section, kinds) for kinds in (GENERATORS, VERIFIERS)]
         models = [each for each in models if each in kinds] or models
     return models
 

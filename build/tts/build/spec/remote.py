@@ -87,10 +87,11 @@ class RemoteSpec(RoleSpec):
                 "the variable's name into api_key_env"
             )
         compiled = EngineSpec.model_fields.keys() - RemoteSpec.model_fields.keys()
-        if given := [name for name in data if name in compiled]:
+        if stated := [name for name in data if name in compiled]:
             raise ValueError(
-                f"{', '.join(given)}: whoever started the engine at `url` has decided that; remove "
-                f"{'it' if len(given) == 1 else 'them'}, or remove url to have the model compiled"
+                f"{', '.join(stated)}: whoever started the engine at `url` has decided that; "
+                f"remove {'it' if len(stated) == 1 else 'them'}, or remove url to have the model "
+                "compiled"
             )
         return data
 

@@ -74,7 +74,7 @@ class ServerSpec(Section):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         ports = (self.grpc_port, self.http_port, self.metrics_port)
-        given = [port for port in ports if isinstance(port, int)]
-        if len(set(given)) != len(given):
+        numbers = [port for port in ports if isinstance(port, int)]
+        if len(set(numbers)) != len(numbers):
             raise ValueError("grpc_port, http_port and metrics_port must differ")
         return self

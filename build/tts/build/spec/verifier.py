@@ -105,8 +105,8 @@ def _require_places(prompt: str, places: Sequence[str]) -> None:
             if place in prompt:
                 raise ValueError(f"prompt: must not hold {place}: there is nothing to put there")
             continue
-        _, found, rest = rest.partition(place)
-        if not found or prompt.count(place) > 1:
+        _, mark, rest = rest.partition(place)
+        if not mark or prompt.count(place) > 1:
             raise ValueError(
                 f"prompt: must hold {', '.join(places)} once each, in this order; {place} "
                 + ("comes twice" if prompt.count(place) > 1 else "is not where it should be")
@@ -201,11 +201,11 @@ class VerifierRole(RoleSpec):
         return (question, steps, step) + ((criterion,) if self.criteria else ())
 
     def with_prompt(self, prompt: str) -> Self:
-        """The same with the text of its prompt file; raises ValueError for what cannot be one."""
+        """A copy with the text of its prompt file; raises ValueError for what cannot be one."""
         update = {"prompt": prompt.strip(), "prompt_file": None}  # all there is to know then
-        asked = self.model_copy(update=update)
-        _require_places(asked.prompt or "", asked.prompt_places)
-        return asked
+        filled = self.model_copy(update=update)
+        _require_places(filled.prompt or "", filled.prompt_places)
+        return filled
 
     @field_validator("criteria")
     @classmethod
@@ -293,7 +293,7 @@ class VerifierFunction(TextVerifier):
     or (chains) for a batch (docs/start/your-own-models.md)."""
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """FILE.py:NAME."""
         return self.function
 
@@ -306,7 +306,7 @@ class VerifierFunction(TextVerifier):
         return function
 
     def below(self, folder: Path) -> VerifierFunction:
-        """The same with an absolute path, from the folder where a relative one starts."""
+        """A copy with an absolute path; a relative one starts at `folder`."""
         file, _, name = self.function.rpartition(":")
         path = (folder / Path(file).expanduser()).resolve()
         return self.model_copy(update={"function": f"{path}:{name}"})

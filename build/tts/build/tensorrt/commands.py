@@ -123,8 +123,9 @@ def calibration_folder(spec: EngineSpec) -> Path | None:
     """The local calibration folder, or None when the set is one that is downloaded by name."""
     dataset = spec.placement.calibration.dataset
     folder = Path(dataset).expanduser()
-    named = any(name in dataset for name in contract.calibration_sets())  # abisee/cnn_dailymail too
-    return None if named and not folder.is_absolute() else folder
+    # abisee/cnn_dailymail too
+    is_name = any(name in dataset for name in contract.calibration_sets())
+    return None if is_name and not folder.is_absolute() else folder
 
 
 def check_calibration(spec: EngineSpec) -> None:

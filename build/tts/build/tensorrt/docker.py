@@ -51,15 +51,15 @@ def docker_run(
 
 def with_link_targets(folders: Iterable[Path]) -> list[Path]:
     """Folders, and those that links in them lead to, as in the cache of huggingface_hub."""
-    wanted = dict.fromkeys(folders)
+    mounts = dict.fromkeys(folders)
     linked = {
         file.resolve().parent
-        for folder in wanted
+        for folder in mounts
         if folder.is_dir()
         for file in folder.iterdir()
         if file.is_symlink()
     }
-    return [*wanted, *sorted(linked - set(wanted))]
+    return [*mounts, *sorted(linked - set(mounts))]
 
 
 def _mount(path: Path) -> str:

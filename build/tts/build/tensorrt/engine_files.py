@@ -79,15 +79,15 @@ def _rank_problems(folder: Path, expected: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _difference(config: Mapping[str, Any], name: str, wanted: object) -> str | None:
+def _difference(config: Mapping[str, Any], name: str, expected: object) -> str | None:
     field = contract.engine_fields()[name]
-    found: Any = config
+    value: Any = config
     for part in field.path.split("."):
-        found = found.get(part, _ABSENT) if isinstance(found, dict) else _ABSENT
-    if _same(name, found, wanted):
+        value = value.get(part, _ABSENT) if isinstance(value, dict) else _ABSENT
+    if _same(name, value, expected):
         return None
-    shown = "missing" if found is _ABSENT else json.dumps(found)
-    text = f"{field.path} is {shown}, not {json.dumps(wanted)}"
+    value_text = "missing" if value is _ABSENT else json.dumps(value)
+    text = f"{field.path} is {value_text}, not {json.dumps(expected)}"
     if field.matters:
         text += f"; {field.matters}"
     if field.overridden:
@@ -95,9 +95,9 @@ def _difference(config: Mapping[str, Any], name: str, wanted: object) -> str | N
     return text
 
 
-def _same(name: str, found: Any, wanted: object) -> bool:
+def _same(name: str, value: Any, expected: object) -> bool:
     if name == "gpt_attention_plugin":  # recorded as auto, or as the type that auto stood for
-        return isinstance(found, str) and found != "disable"
+        return isinstance(value, str) and value != "disable"
     if name == "kv_cache_type":
-        return str(found).lower() == wanted
-    return type(found) is type(wanted) and bool(found == wanted)
+        return str(value).lower() == expected
+    return type(value) is type(expected) and bool(value == expected)

@@ -155,9 +155,9 @@ def parameters_per_token(shape: ModelConfig) -> int:
     All but the embedding, of which it takes a row; a head of a verifier's own stands in the place
     of the language head.
     """
-    counted = parameters(shape)
+    counts = parameters(shape)
     own = shape.head.tensors(shape.hidden_size).values() if shape.head else None
-    return counted.active + (counted.head if own is None else sum(map(math.prod, own)))
+    return counts.active + (counts.head if own is None else sum(map(math.prod, own)))
 
 
 def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
@@ -199,7 +199,7 @@ def kv_bytes_per_token(shape: ModelConfig, placement: TensorRTEngine, stage: int
 
 
 def kv_bytes_of(shape: ModelConfig, placement: TensorRTEngine) -> int:
-    """The same for one rank of each pipeline stage together."""
+    """Bytes of a token's KV cache, over one rank of each pipeline stage."""
     stages = range(placement.pipeline_parallel)
     return sum(kv_bytes_per_token(shape, placement, stage) for stage in stages)
 
@@ -212,8 +212,8 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
     padded_vocabulary = _share(shape.vocab_size, tp) * tp
     rows = padded_vocabulary // tp if splits_embedding(spec) else shape.vocab_size
     embedding = 2 * rows * shape.hidden_size
-    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if spec.judges else 0)
-    logits = int(kept * 4 * spec.max_batch_size * padded_vocabulary)
+    rows_kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if spec.judges else 0)
+    logits = int(rows_kept * 4 * spec.max_batch_size * padded_vocabulary)
     activations = 2 * spec.max_num_tokens * _width(shape, placement)
     if last:
         activations += 2 * spec.max_batch_size * padded_vocabulary

@@ -146,8 +146,8 @@ def known_cause(
     """The first of the known causes that a log has a line of, by its last one; None without any."""
     for pattern, sentence, hint in causes:
         for line in reversed(lines):
-            if found := re.search(pattern, line):
-                words = found.groupdict()
+            if match := re.search(pattern, line):
+                words = match.groupdict()
                 return Cause(sentence.format(**words), line.strip(), hint.format(**words))
     return None
 
@@ -156,15 +156,15 @@ def find_cause(
     lines: Sequence[str], status: int, causes: Sequence[tuple[str, str, str]] = KNOWN
 ) -> Cause:
     """The cause of a failure, from the lines of the log of a step or server and its exit status."""
-    told = [line for line in map(str.strip, lines) if line]
-    for line in reversed(told):
+    texts = [line for line in map(str.strip, lines) if line]
+    for line in reversed(texts):
         if line.startswith(_OURS):
             reason = line.removeprefix(_OURS)
             return Cause(f"{reason[0].upper()}{reason[1:]}.", line)
-    if cause := known_cause(told, causes):
+    if cause := known_cause(texts, causes):
         return cause
-    last = next((line for line in reversed(told) if _ERROR_LINE.search(line)), "")
-    last = last or (told[-1] if told else "it said nothing")
+    last = next((line for line in reversed(texts) if _ERROR_LINE.search(line)), "")
+    last = last or (texts[-1] if texts else "it said nothing")
     if status in (_KILLED, -9):
         return Cause(
             "It was killed, most likely because the machine ran out of memory.",

@@ -64,11 +64,11 @@ def check(arguments: argparse.Namespace) -> None:
     if count < arguments.gpus:
         fail(f"{count} GPUs can be used in this container, but {arguments.gpus} are needed")
     for device in range(arguments.gpus):
-        found = "{}.{}".format(*torch.cuda.get_device_capability(device))
-        if found != arguments.compute_capability:
+        capability = "{}.{}".format(*torch.cuda.get_device_capability(device))
+        if capability != arguments.compute_capability:
             fail(
                 f"GPU {device} ({torch.cuda.get_device_name(device)}) has compute capability "
-                f"{found}, not {arguments.compute_capability}"
+                f"{capability}, not {arguments.compute_capability}"
             )
     say(f"TensorRT-LLM {version}, {count} GPUs of {arguments.compute_capability}")
 

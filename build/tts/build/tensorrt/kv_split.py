@@ -81,12 +81,12 @@ class Side:
 
     def step_s(self, tokens: int) -> float:
         """Seconds that one step of all beams takes with a pool of this many tokens."""
-        held = self.holds(tokens)
-        waves = math.ceil(self.beams / max(1, min(held, self.max_batch_size, self.beams)))
+        sequences = self.holds(tokens)
+        waves = math.ceil(self.beams / max(1, min(sequences, self.max_batch_size, self.beams)))
         batch_size = self.beams / waves
         prompt = self.shared + self.own
-        found = min(1.0, held / self.beams) if self.reuse else 0.0
-        cached = (prompt - self.new) // self.block * self.block * found
+        hit_rate = min(1.0, sequences / self.beams) if self.reuse else 0.0
+        cached = (prompt - self.new) // self.block * self.block * hit_rate
         new = prompt - cached
         chunks = max(1.0, batch_size * new / self.max_num_tokens)
         prefill = StepLoad(
@@ -142,8 +142,8 @@ def search_split(sides: tuple[Side, Side], limits: Sequence[PoolLimit]) -> Pools
     generator, verifier = sides
     best: tuple[float, int, tuple[int, int]] | None = None
     enough = generator.pool(generator.beams)
-    for held in _candidates(verifier.beams):
-        second = max(verifier.minimum, verifier.pool(held))
+    for sequences in _candidates(verifier.beams):
+        second = max(verifier.minimum, verifier.pool(sequences))
         room = _room(GENERATOR, second, sides, limits)
         if room < generator.minimum:
             break
@@ -197,11 +197,11 @@ def _grown(
 
 def _room(which: int, others: int, sides: tuple[Side, Side], limits: Sequence[PoolLimit]) -> int:
     """Tokens, in whole blocks, left for one engine beside the other's pool."""
-    left = [(limit.capacity - others * limit.per_token[1 - which], limit) for limit in limits]
-    if any(capacity < 0 for capacity, _ in left):
+    rests = [(limit.capacity - others * limit.per_token[1 - which], limit) for limit in limits]
+    if any(capacity < 0 for capacity, _ in rests):
         return -1
     rooms = [
-        capacity // limit.per_token[which] for capacity, limit in left if limit.per_token[which]
+        capacity // limit.per_token[which] for capacity, limit in rests if limit.per_token[which]
     ]
     return _whole(min(rooms), sides[which])
 

@@ -139,11 +139,11 @@ class MemoryPlan:
         """Bytes by which pools of other sizes would overrun GPUs, the safety margin kept free."""
         over = {}
         for gpu in self.gpus:
-            used = gpu.fixed + sum(
+            occupied = gpu.fixed + sum(
                 tokens[place.role] * place.memory.kv_bytes_per_token for place in gpu.ranks
             )
-            if used > (usable := _usable(self.gpu)):
-                over[gpu.device] = used - usable
+            if occupied > (usable := _usable(self.gpu)):
+                over[gpu.device] = occupied - usable
         return over
 
 
@@ -315,7 +315,7 @@ def _too_small(
         return sum(_kv(here, least).values()) - _capacity(gpu, here)
 
     here = max(placed, key=lacking)
-    wanted = " and ".join(
+    needs = " and ".join(
         f"{_gib(least[role] * each)} for {role}.max_seq_len = {specs[role].max_seq_len}"
         for role, each in here.per_token.items()
         if each
@@ -323,7 +323,7 @@ def _too_small(
     pools = "the pools as stated take" if stated else "one sequence of full length takes"
     return ConfigError(
         f"Deployment {deployment.name!r}: {_gib(_capacity(gpu, here))} are left for KV "
-        f"caches on GPU {here.device} ({gpu.name}), but {pools} {wanted}.",
+        f"caches on GPU {here.device} ({gpu.name}), but {pools} {needs}.",
         hint=_remedies(deployment, here) + " Or lower max_seq_len.",
     )
 
@@ -378,10 +378,10 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
             decoded = int(verifier.critique.max_tokens * WRITTEN)
             beams *= verifier.critique.samples
         # a prompt's text before the steps is shared, and the text behind them asked for each score
-        before, _, asked = text.partition("{steps}")
+        before, _, after = text.partition("{steps}")
         prompt = QUESTION + len(before) // CHARACTERS_PER_TOKEN
         own = STEPS // 2 * (STEP + TEMPLATE)
-        new = STEP + TEMPLATE + len(asked) // CHARACTERS_PER_TOKEN
+        new = STEP + TEMPLATE + len(after) // CHARACTERS_PER_TOKEN
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
     return Side(

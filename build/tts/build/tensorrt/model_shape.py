@@ -57,9 +57,9 @@ def config_of(checkpoint: Path) -> dict[str, Any]:
 
     Raises CheckpointError where the checkpoint is neither there nor known.
     """
-    file, known = checkpoint / "config.json", known_model(checkpoint)
-    if known is not None and not file.is_file():
-        return known.config
+    file, published = checkpoint / "config.json", known_model(checkpoint)
+    if published is not None and not file.is_file():
+        return published.config
     require_checkpoint_folder(checkpoint)
     return read_json_object(file)
 

@@ -68,16 +68,16 @@ class Refused:
 def placements(gpus: int) -> list[Placement]:
     """All placements that use every one of so many GPUs: the smallest servers first."""
     widths = [1 << power for power in range(gpus.bit_length())]
-    found = [
+    ways = [
         Placement(gpus // width, width, width, shared=True) for width in widths if not gpus % width
     ]
-    found += [
+    ways += [
         Placement(gpus // (generator + verifier), generator, verifier, shared=False)
         for generator in widths
         for verifier in widths
         if generator + verifier <= gpus and not gpus % (generator + verifier)
     ]
-    return sorted(found, key=lambda each: (each.gpus_each, not each.shared, each.generator))
+    return sorted(ways, key=lambda each: (each.gpus_each, not each.shared, each.generator))
 
 
 def placed(deployment: Deployment, gpus: int) -> tuple[list[Placed], list[Refused]]:
@@ -108,15 +108,17 @@ def place(deployment: Deployment, placement: Placement) -> Deployment:
 
 
 def _on(spec: EngineSpec, first: int, ranks: int) -> EngineSpec:
-    given = spec.placement
+    placement = spec.placement
     update = {
         "tensor_parallel": ranks,
         "pipeline_parallel": 1,
         # experts stay divided as the file says where the ranks allow it
-        "expert_parallel": given.expert_parallel if not ranks % given.expert_parallel else 1,
+        "expert_parallel": placement.expert_parallel
+        if not ranks % placement.expert_parallel
+        else 1,
         "gpus": (tuple(range(first, first + ranks)),),
     }
-    return spec.model_copy(update={"tensorrt": given.model_copy(update=update)})
+    return spec.model_copy(update={"tensorrt": placement.model_copy(update=update)})
 
 
 def _pool(deployment: Deployment, role: Role, tokens: int) -> EngineSpec:

@@ -71,7 +71,7 @@ class ModelShape:
         are taken as equally busy on all ranks.
         """
         placement = placement or TensorRTEngine()
-        ways, counted = placement.tensor_parallel, parameters(config)
+        ways, counts = placement.tensor_parallel, parameters(config)
         stages = [
             weights_of(config, precision, placement, stage)
             for stage in range(placement.pipeline_parallel)
@@ -79,11 +79,11 @@ class ModelShape:
         layers = sum(stage.layers for stage in stages)
         experts = sum(stage.experts for stage in stages)
         head_bytes = sum(stage.head for stage in stages) if head else 0
-        embedding = 2 * counted.embedding / ways
+        embedding = 2 * counts.embedding / ways
         return cls(
-            body=counted.active / ways,
-            head=counted.head / ways if head else 0.0,
-            weight_bytes=layers + experts + embedding + (0 if counted.tied else head_bytes),
+            body=counts.active / ways,
+            head=counts.head / ways if head else 0.0,
+            weight_bytes=layers + experts + embedding + (0 if counts.tied else head_bytes),
             body_bytes=layers,
             head_bytes=head_bytes,
             attention_flops=config.attention_flops / ways,

@@ -102,8 +102,8 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     for plan in plans:
         model = plan.inputs.shape
         stored = parameters(model).total * _STORED_BYTES[plan.spec.precision]
-        written = model.head is not None
-        needed = (2 + written) * stored
+        is_rewritten = model.head is not None
+        needed = (2 + is_rewritten) * stored
         free = shutil.disk_usage(root).free  # written again, converted, and compiled
         if free < needed:
             raise BuildError(
@@ -138,8 +138,8 @@ def make_engine(
         isolated = ran.isolated
 
     try:
-        for made in (work.home, work.timing_cache.parent):
-            made.mkdir(parents=True, exist_ok=True)
+        for directory in (work.home, work.timing_cache.parent):
+            directory.mkdir(parents=True, exist_ok=True)
         run(check)
         if converted:
             say(f"{plan.role}: the checkpoint was converted by an earlier try")
@@ -232,8 +232,8 @@ def _label_text(inputs: EngineInputs, spec: VerifierRole) -> str:
     if (inputs.folder / "tokenizer.json").is_file():
         ids: Sequence[int] = label_ids(inputs.tokenizer, spec.labels)
         return ", ".join(f"{name!r} is {id_}" for name, id_ in zip(names, ids, strict=True))
-    known = known_model(inputs.folder)
-    published = (known and (known.label_token_ids or known.answer_token_ids)) or {}
+    model = known_model(inputs.folder)
+    published = (model and (model.label_token_ids or model.answer_token_ids)) or {}
     if any(name not in published for name in names):
         return f"{', '.join(map(repr, names))}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"

@@ -151,7 +151,7 @@ def run_step(
 
 
 def container_name(step: BuildStep, work: Workspace) -> str:
-    """The same for every run of a step, so that docker refuses to run it twice at a time."""
+    """A step's name for docker, which refuses to run two of one name at a time."""
     return "-".join(
         ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
     )
@@ -215,19 +215,19 @@ def _stop_container(toolchain: Toolchain, step: BuildStep, work: Workspace) -> N
 
 
 def _require_gpus(gpu: str, devices: list[int]) -> None:
-    found = {each.index: each for each in require_gpus()}
-    wanted = contract.compute_capability(gpu)
+    present = {each.index: each for each in require_gpus()}
+    capability = contract.compute_capability(gpu)
     for device in devices:
-        if device not in found:
+        if device not in present:
             raise BuildError(
-                f"The deployment uses GPU {device}, but nvidia-smi lists {len(found)} "
-                f"({', '.join(map(str, found)) or 'none'}).",
+                f"The deployment uses GPU {device}, but nvidia-smi lists {len(present)} "
+                f"({', '.join(map(str, present)) or 'none'}).",
                 hint="Set tensorrt.gpus of the engine to devices of this machine.",
             )
-        there = found[device]
-        if there.capability != wanted:
+        there = present[device]
+        if there.capability != capability:
             raise BuildError(
                 f"GPU {device} ({there.name}) has compute capability {there.capability}, but {gpu} "
-                f"has {wanted}; an engine runs only on the capability that it was built on.",
+                f"has {capability}; an engine runs only on the capability that it was built on.",
                 hint="Set tensorrt.gpu in the deployment file to this GPU, or build on the other.",
             )

@@ -73,8 +73,8 @@ class Critic:
         form, texts, inert = self.form, list[str](), self.tokenizer.inert
         question = inert(question)
         for at, step in enumerate(map(inert, steps or ("",)), 1):
-            bare = _NUMBERED.sub("", step) if "{number}" in form.shown else step
-            texts.append(_filled(form.shown, step=bare, number=str(at)))
+            bare = _NUMBERED.sub("", step) if "{number}" in form.step_form else step
+            texts.append(_filled(form.step_form, step=bare, number=str(at)))
         messages = [{"role": "system", "content": form.system}] if form.system else []
         if form.later:
             first, *later = texts
@@ -127,12 +127,12 @@ class Critic:
         cut = end_of(self.asks.after, ids, spelled)
         if cut is None:
             return [*thought, *ids, *self._written(self.asks.otherwise + self.asks.then)]
-        said, _, beyond = spelled(ids[:cut]).partition(self.asks.after)
-        text = said + self.asks.after + self.asks.then
-        kept = ids[: cut - bool(beyond)]  # a token may hold more than the end of `after`
-        if not text.startswith(spelled(kept)):
-            kept = []
-        return [*thought, *kept, *self._written(text.removeprefix(spelled(kept)))]
+        before, _, beyond = spelled(ids[:cut]).partition(self.asks.after)
+        text = before + self.asks.after + self.asks.then
+        prefix = ids[: cut - bool(beyond)]  # a token may hold more than the end of `after`
+        if not text.startswith(spelled(prefix)):
+            prefix = []
+        return [*thought, *prefix, *self._written(text.removeprefix(spelled(prefix)))]
 
     def _written(self, text: str) -> list[int]:
         return self.tokenizer.encode_after(_ANY_WORD, text) if text else []
@@ -144,48 +144,48 @@ def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
     Raises ConfigError where its prompt and its verdict do not belong together, and CheckpointError
     where its tokenizer or its chat template cannot be used for them.
     """
-    asked, form = spec.critique, _form(spec)
-    verdict = asked.verdict or VerdictSpec.model_validate(dict(form.verdict))
+    settings, form = spec.critique, _form(spec)
+    verdict = settings.verdict or VerdictSpec.model_validate(dict(form.verdict))
     thinking = None
     if form.answers:
         section = "verifier.critique.thinking"
         system = [{"role": "system", "content": form.system}] if form.system else []
         chat = [*system, {"role": "user", "content": form.user}]
-        thinking = thinking_of(tokenizer, asked.thinking, chat, section=section)
-    elif asked.thinking != ThinkingSpec():
+        thinking = thinking_of(tokenizer, settings.thinking, chat, section=section)
+    elif settings.thinking != ThinkingSpec():
         raise ConfigError(
-            f"verifier.critique.thinking is given, but preset {asked.preset} writes its critique "
-            "at once.",
+            f"verifier.critique.thinking is given, but preset {settings.preset} writes its "
+            "critique at once.",
             hint="Remove it; verifier.critique.max_tokens limits the critique.",
         )
-    own = asked.verdict is None
+    own = settings.verdict is None
     asks = _asked(tokenizer, verdict, form if own else None) if verdict.probability else None
     if asks and own and form.then:  # where the label is written, if not read
         verdict = verdict.model_copy(update={"after": form.then.strip()})
-    made = Critic(tokenizer, form, reader(verdict), thinking, asks)
+    verifier = Critic(tokenizer, form, reader(verdict), thinking, asks)
     mark = "\ue000"
-    if mark not in made.text(mark, ("",)):
+    if mark not in verifier.text(mark, ("",)):
         raise CheckpointError(
             f"The chat template of {tokenizer.checkpoint} does not carry a message, so it cannot "
             "be used for verifier format critique.",
             hint="Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
         )
-    return made
+    return verifier
 
 
 def _form(spec: VerifierRole) -> Preset:
-    asked: CritiqueSpec = spec.critique
+    settings: CritiqueSpec = spec.critique
     if spec.prompt is None:
         if spec.prompt_file is not None:
             raise ConfigError(
                 f"The prompt of {spec.prompt_file} has not been read.",
                 hint="Load the deployment from its file, or give verifier.prompt, its text.",
             )
-        return PRESETS[asked.preset or "judge"]
-    if asked.preset or not asked.verdict:
+        return PRESETS[settings.preset or "judge"]
+    if settings.preset or not settings.verdict:
         raise ConfigError(
-            f"verifier.prompt is given, and so is verifier.critique.preset {asked.preset}."
-            if asked.preset
+            f"verifier.prompt is given, and so is verifier.critique.preset {settings.preset}."
+            if settings.preset
             else "verifier.prompt is given, without verifier.critique.verdict.",
             hint="A preset is a prompt with its verdict: give either a preset, or your own prompt "
             "and where its verdict stands.",

@@ -103,8 +103,8 @@ def what_is_scored(checkpoint: Path, spec: VerifierRole) -> Scores:
 def _named_head(checkpoint: Path) -> Head | None:
     """The head that config.json names, if there is one."""
     file = checkpoint / "config.json"
-    found = head_of(read_json_object(file)) if file.is_file() else None
-    return found[1] if found else None
+    headed = head_of(read_json_object(file)) if file.is_file() else None
+    return headed[1] if headed else None
 
 
 def chat_pieces(
@@ -128,8 +128,8 @@ def chat_pieces(
         ) from error
     pieces: list[str] = []
     for mark in marks:
-        before, found, text = text.partition(mark)
-        if not found:
+        before, separator, text = text.partition(mark)
+        if not separator:
             what = "messages" if min(len(messages), len(marks)) > 1 else "a message"
             raise CheckpointError(
                 f"The chat template of {tokenizer.checkpoint} does not carry {what} verbatim, so "
@@ -144,7 +144,7 @@ def label_ids(
     tokenizer: Tokenizer, labels: Iterable[str], field: str = "verifier.labels"
 ) -> tuple[int, ...]:
     """Ids of the labels; raises CheckpointError unless each is a token, and one of its own."""
-    named: dict[int, str] = {}
+    by_id: dict[int, str] = {}
     for label in labels:
         tokens = tokenizer.encode(label)
         if len(tokens) != 1:
@@ -153,10 +153,10 @@ def label_ids(
                 f"of {tokenizer.checkpoint}; a label must be exactly one token.",
                 hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
-        if (other := named.setdefault(tokens[0], label)) != label:
+        if (other := by_id.setdefault(tokens[0], label)) != label:
             raise CheckpointError(
                 f"{field}: {other!r} and {label!r} are the same token {tokens[0]} in the "
                 f"tokenizer of {tokenizer.checkpoint}; they must differ.",
                 hint=f"Set {field} in the deployment file to labels of this verifier.",
             )
-    return tuple(named)
+    return tuple(by_id)

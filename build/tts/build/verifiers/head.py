@@ -103,5 +103,5 @@ def head_of(config: Mapping[str, Any]) -> tuple[str, Head] | None:
 def label_count(config: Mapping[str, Any]) -> object:
     """The number of labels as transformers reads a config.json: 2 where it does not say."""
     names = config.get("id2label")
-    named = len(names) if isinstance(names, dict) and names else 2
-    return config.get("num_labels") or named
+    count = len(names) if isinstance(names, dict) and names else 2
+    return config.get("num_labels") or count

@@ -33,8 +33,8 @@ class Lines:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        asked = self.tokenizer.encode(f"{self.bos}{self.tokenizer.inert(question)}\n")
-        return self.extend(np.asarray(asked, dtype=np.int32), step)
+        prompt = self.tokenizer.encode(f"{self.bos}{self.tokenizer.inert(question)}\n")
+        return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
     def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
         """See VerifierDialogue."""

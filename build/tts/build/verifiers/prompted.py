@@ -115,12 +115,12 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             else "Take another model, or spell the chat out with verifier.format custom.",
         )
     answers = [text.replace(PROMPT_PLACES[-1], each) for each in spec.criteria or ("",)]
-    asked = [tokenizer.encode_after(_ANY_WORD, answer) for answer in answers]
-    for answer, ids in zip(answers, asked, strict=True):
+    questions = [tokenizer.encode_after(_ANY_WORD, answer) for answer in answers]
+    for answer, ids in zip(answers, questions, strict=True):
         if tokenizer.encode_after(_ANY_WORD, answer + label)[: len(ids)] != ids:
             raise CheckpointError(
                 f"verifier.prompt: no answer can be read between {text[-40:]!r} and {label!r}: "
                 f"they share a token in the tokenizer of {tokenizer.checkpoint}.",
                 hint="Set verifier.labels to words that this model begins an answer with.",
             )
-    return Prompted(tokenizer, head, join, between, answers[0], tuple(map(tuple, asked)))
+    return Prompted(tokenizer, head, join, between, answers[0], tuple(map(tuple, questions)))

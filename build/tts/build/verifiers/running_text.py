@@ -54,8 +54,8 @@ class RunningText:
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
-        asked = self.head + self._inert(question) + (self.join if step else "")
-        return np.asarray([*self.bos, *self._encode(None, asked, step)], dtype=np.int32)
+        text = self.head + self._inert(question) + (self.join if step else "")
+        return np.asarray([*self.bos, *self._encode(None, text, step)], dtype=np.int32)
 
     def extend(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""
@@ -145,10 +145,10 @@ def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     template, head = spec.template, head_kind(tokenizer.checkpoint, spec)
     assert template is not None  # the spec requires it
     before, _, join = template.head.partition("{question}")
-    given = template.turn or ""
-    turn = given.removeprefix("{label}")
+    label_and_turn = template.turn or ""
+    turn = label_and_turn.removeprefix("{label}")
     form = RunningText(tokenizer, template.answer, turn, before, join, apart=template.apart)
-    if head != "labels" and turn != given:
+    if head != "labels" and turn != label_and_turn:
         raise CheckpointError(
             f"verifier.template.turn begins with {{label}}, but {tokenizer.checkpoint} judges with "
             f"a {head} head, which has no labels.",
@@ -157,7 +157,7 @@ def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     if head == "labels":
         best, *_ = spec.labels
         ids = label_ids(tokenizer, spec.labels)[:1]
-    if turn != given:
+    if turn != label_and_turn:
         form = replace(form, label=best, label_ids=ids)
     return form if spec.reads_whole or template.apart else _checked(form, "verifier.template")
 
@@ -181,10 +181,10 @@ def _around(
 def _checked(form: RunningText, field: str) -> RunningText:
     """Refuse a dialogue in which a score would be read inside a token."""
     question, step = "What is 1 + 1?", "So 1 + 1 = 2."
-    asked = form.head + question + form.join + step + form.answer
+    text = form.head + question + form.join + step + form.answer
     more = form.label or form.turn.replace("{number}", "2") + step
-    scored = form.tokenizer.encode(asked)
-    if form.tokenizer.encode(asked + more)[: len(scored)] != scored:
+    scored = form.tokenizer.encode(text)
+    if form.tokenizer.encode(text + more)[: len(scored)] != scored:
         raise CheckpointError(
             f"{field}: no score can be read between {form.answer!r} and {more!r}: they share a "
             f"token in the tokenizer of {form.tokenizer.checkpoint}.",

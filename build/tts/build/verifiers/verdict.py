@@ -42,8 +42,8 @@ def reader(spec: VerdictSpec) -> Reader:
 
     def read(text: str) -> float | None:
         tail = text[-TAIL:].encode(errors="replace").decode()
-        found = find(tail)
-        return None if found is None else _score(found, spec)
+        verdict = find(tail)
+        return None if verdict is None else _score(verdict, spec)
 
     if spec.expression is not None:
         find = _by_expression(spec.expression)
@@ -54,12 +54,12 @@ def reader(spec: VerdictSpec) -> Reader:
     return read
 
 
-def _score(found: Any, spec: VerdictSpec) -> float | None:
-    if isinstance(found, bool):
-        return float(found)
-    number = found if isinstance(found, int | float) else None
-    if isinstance(found, str):
-        word = found.strip().strip(".").casefold()
+def _score(verdict: Any, spec: VerdictSpec) -> float | None:
+    if isinstance(verdict, bool):
+        return float(verdict)
+    number = verdict if isinstance(verdict, int | float) else None
+    if isinstance(verdict, str):
+        word = verdict.strip().strip(".").casefold()
         labels = spec.labels or LABELS
         for label, weight in labels.items():
             if label.strip().casefold() == word:
@@ -85,10 +85,10 @@ def _by_expression(expression: str) -> Callable[[str], str | None]:
     try:
         compiled = re2.compile(expression, options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else said
+        reason = error.args[0] if error.args else ""
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
         raise ConfigError(
-            f"{name}: RE2 does not read {expression!r:.200}: {said}.",
+            f"{name}: RE2 does not read {expression!r:.200}: {reason}.",
             hint="Look-around and back references are not in its notation.",
         ) from None
     if compiled.groups != 1:
@@ -108,11 +108,11 @@ def _by_expression(expression: str) -> Callable[[str], str | None]:
 
 def _by_field(name: str) -> Callable[[str], Any]:
     def find(text: str) -> Any:
-        found: list[Any] = []
+        values: list[Any] = []
 
         def note(value: dict[str, Any]) -> None:
             if name in value:
-                found.append(value[name])
+                values.append(value[name])
 
         decoder = json.JSONDecoder(
             object_hook=note, parse_int=float, parse_constant=lambda constant: None
@@ -127,7 +127,7 @@ def _by_field(name: str) -> Callable[[str], Any]:
             except RecursionError:
                 in_vain += TAIL
                 end = begins.start() + 1
-        return found[-1] if found else None
+        return values[-1] if values else None
 
     return find
 

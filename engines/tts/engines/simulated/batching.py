@@ -142,34 +142,34 @@ class SimulatedEngine:
         totals.generated_tokens += decodes * burst.steps
         totals.request_steps += (decodes + len(burst.chunks)) * burst.steps
         self._context += decodes * burst.steps
-        done: list[SimulatedRequest] = []
+        complete: list[SimulatedRequest] = []
         while self._ends and self._ends[0][0] <= totals.steps:
             request = heapq.heappop(self._ends)[2]
             if not request.cancelled:
                 del self._decoding[request]
                 self._context -= len(request.prompt) + len(request.answer)
-                done.append(request)
+                complete.append(request)
         for request, tokens in burst.chunks:
             request.computed += tokens
             totals.computed_tokens += tokens
             if request.computed == len(request.prompt):
-                self._prefilled(request, done)
-        for request in done:
+                self._prefilled(request, complete)
+        for request in complete:
             assert request.lease is not None
             fed = request.answer[:-1]  # the last token is never fed back
             self.cache.keep(request.lease, np.concatenate((request.prompt, fed)))
             self.cache.close(request.lease)
             request.lease = None
-        return done
+        return complete
 
-    def _prefilled(self, request: SimulatedRequest, done: list[SimulatedRequest]) -> None:
+    def _prefilled(self, request: SimulatedRequest, complete: list[SimulatedRequest]) -> None:
         """A prompt is complete, and with it the first token of the answer."""
         assert request.lease is not None
         del self._prefilling[request]
         self.totals.generated_tokens += 1
         self.cache.keep(request.lease, request.prompt)
         if len(request.answer) == 1:
-            done.append(request)
+            complete.append(request)
             return
         request.last_step = self.totals.steps + len(request.answer) - 1
         self._decoding[request] = None
@@ -197,9 +197,9 @@ class SimulatedEngine:
         for request in self._cancelled:
             if request in self._decoding:
                 del self._decoding[request]
-                written = len(request.answer) - (request.last_step - self.totals.steps)
-                self._context -= len(request.prompt) + written
-                self.totals.wasted_tokens += written
+                answer_tokens = len(request.answer) - (request.last_step - self.totals.steps)
+                self._context -= len(request.prompt) + answer_tokens
+                self.totals.wasted_tokens += answer_tokens
             elif request in self._prefilling:
                 del self._prefilling[request]
             elif request in self._waiting:

@@ -41,8 +41,8 @@ class _Running:
         """End the burst with the step that is running."""
         assert self.burst is not None
         step_s = self.burst.cost.duration_s
-        begun = ceil((self.done_s - _ROUNDING_S) / step_s)
-        self.burst.steps = min(self.burst.steps, max(1, begun))
+        started_steps = ceil((self.done_s - _ROUNDING_S) / step_s)
+        self.burst.steps = min(self.burst.steps, max(1, started_steps))
 
 
 class Gpus:
@@ -65,8 +65,8 @@ class Gpus:
 
     def next_s(self) -> float | None:
         """When the next burst ends; None while all engines are idle."""
-        left = [running.left_s / running.speed for running in self._running if running.burst]
-        return self._now + min(left) if left else None
+        seconds = [running.left_s / running.speed for running in self._running if running.burst]
+        return self._now + min(seconds) if seconds else None
 
     def run(self, now: float) -> list[SimulatedRequest]:
         """Move on to `now`, which is not beyond `next_s`; the requests that are complete.
@@ -74,7 +74,7 @@ class Gpus:
         To be called also when requests were submitted or cancelled: their engine then plans again
         after the running step.
         """
-        done: list[SimulatedRequest] = []
+        complete: list[SimulatedRequest] = []
         for running in self._running:
             if running.burst:
                 running.done_s += (now - self._now) * running.speed
@@ -84,14 +84,14 @@ class Gpus:
             if running.burst and running.engine.disturbed:
                 running.shorten()
             if running.burst and running.left_s <= _ROUNDING_S:
-                done += running.engine.finish(running.burst)
+                complete += running.engine.finish(running.burst)
                 running.burst = None
             if not running.burst and (burst := running.engine.plan()):
                 running.burst, running.done_s = burst, 0.0
         busy = [running for running in self._running if running.burst]
         for running in busy:
             running.speed = min(self._speed(device, busy) for device in running.devices)
-        return done
+        return complete
 
     def _speed(self, device: int, busy: Sequence[_Running]) -> float:
         costs = [r.burst.cost for r in busy if r.burst and device in r.devices]

@@ -55,14 +55,14 @@ class PagedCache:
         """Heap of idle leaves by release; an entry is void if its block is not one any more."""
 
     @property
-    def used(self) -> int:
+    def occupied(self) -> int:
         """Blocks that hold something, or are reserved for a request."""
         return self._kept + self._owned
 
     @property
-    def held(self) -> int:
+    def unavailable(self) -> int:
         """Blocks that are not available now: owned, or in the tree and held."""
-        return self.used - self._idle
+        return self.occupied - self._idle
 
     def blocks_for(self, tokens: int) -> int:
         """Number of blocks that hold this many tokens."""
@@ -77,10 +77,10 @@ class PagedCache:
         own = self.blocks_for(tokens) - len(path)
         for block in path:
             self._hold(block)
-        if self.held + own > self.blocks:
+        if self.unavailable + own > self.blocks:
             self._let_go(path)
             return None
-        while self.used + own > self.blocks:
+        while self.occupied + own > self.blocks:
             self._evict()
         self._owned += own
         return BlockLease(path, own, len(path) * self.block_size)

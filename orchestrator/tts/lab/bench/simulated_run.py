@@ -194,8 +194,8 @@ def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool)
             raise ConfigError(
                 f"Deployment {name!r} is for CPUs; how long a step takes on this machine is in no "
                 "data sheet.",
-                hint=f"Measure it: tts tune {deployment.named}, then tts simulate "
-                f"{deployment.named} --tuned RESULT",
+                hint=f"Measure it: tts tune {deployment.argument}, then tts simulate "
+                f"{deployment.argument} --tuned RESULT",
             )
         return on_own_cores(as_simulated(deployment))
     for option in ("gpu", "gpus"):

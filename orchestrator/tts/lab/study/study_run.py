@@ -109,7 +109,7 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
         raise ServerError(
             f"The study in {folder} starts servers of deployment {spec.name} with other limits, "
             "but one is running now.",
-            hint=f"Stop it: tts serve {spec.named} --stop",
+            hint=f"Stop it: tts serve {spec.argument} --stop",
         )
     with locked(folder):
         _carry_out(study, observer)

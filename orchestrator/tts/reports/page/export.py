@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tts.base.errors import ConfigError, RunError
 from tts.base.extras import how_to_install
-from tts.base.shown_text import shown
+from tts.base.shown_text import printable
 from tts.reports.figures.figure import DATA, Cell, Figure, Spec
 from tts.runs.answers import csv_cell
 from tts.runs.files import make_folder, write_whole
@@ -151,4 +151,4 @@ def _drawable(value: Any) -> Any:
         return {_drawable(name): _drawable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_drawable(each) for each in value]
-    return shown(value).translate(_LINE_ENDS) if isinstance(value, str) else value
+    return printable(value).translate(_LINE_ENDS) if isinstance(value, str) else value

@@ -88,8 +88,8 @@ def find_program(role: Role, spec: StartedSpec) -> Path:
             f"bin/{name}.",
             hint=f"Set it to the path of {name}. It is installed by: {engine.install}",
         )
-    if found := shutil.which(name):
-        return Path(found).absolute()
+    if path := shutil.which(name):
+        return Path(path).absolute()
     raise ServerError(
         f"The {role} runs on {spec.target}, and there is no {name} on PATH.",
         hint=f"Install it: {engine.install}\nOr name it, if it is elsewhere: {role}.executable; or "

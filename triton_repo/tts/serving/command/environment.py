@@ -68,8 +68,8 @@ def prepare(server: TritonServer, folder: Path) -> dict[str, str]:
         _prepend(variables, "PATH", [f"{folder.name}/python/bin"])
     if server.libraries:
         links = _links(folder / "libraries", server.libraries)
-        found = [f"{folder.name}/libraries/{link}" for link in links]
-        _prepend(variables, "LD_LIBRARY_PATH", found)
+        paths_there = [f"{folder.name}/libraries/{link}" for link in links]
+        _prepend(variables, "LD_LIBRARY_PATH", paths_there)
     return variables
 
 

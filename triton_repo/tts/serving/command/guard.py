@@ -88,12 +88,12 @@ def run(
     except OSError as error:
         sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
         return 127
-    stopping = left = False
+    stopping = is_left = False
     while not _has_exited(server.pid):
         received = signal.sigtimedwait(_SIGNALS, _POLL_S)
         number = received.si_signo if received else 0
-        left = left or number == _LEAVE or os.getppid() != parent
-        unused = left and not (shared and _is_used(Path(shared), mark))
+        is_left = is_left or number == _LEAVE or os.getppid() != parent
+        unused = is_left and not (shared and _is_used(Path(shared), mark))
         if not stopping and (number in _STOP or unused):
             stopping = True
             deadline = time.monotonic() + GRACE_S
@@ -106,7 +106,7 @@ def run(
     remove_socket(socket)  # first: a server started after this one's death listens there too
     _end_the_rest()
     remove_shared_memory(mark)
-    if stopping and left and shared:
+    if stopping and is_left and shared:
         _forget(Path(shared) / STATE, mark)
     if last:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):

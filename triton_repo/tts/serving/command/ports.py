@@ -83,10 +83,10 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         pass
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET)}
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET)}
     except OSError:
         return False
-    return all(ipaddress.ip_address(address).is_loopback for address in found)
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 def socket_path(name: str) -> Path:
@@ -117,17 +117,17 @@ def choose_addresses(spec: ServerSpec, grpc_socket: Path) -> Addresses:
     It is a port all the same if the deployment's host is one that others can reach. Raises
     ServerError naming the port, its field and, where it can be seen, the process using it.
     """
-    wanted: dict[str, Port] = {"metrics_port": spec.metrics_port}
+    choices: dict[str, Port] = {"metrics_port": spec.metrics_port}
     if spec.http_port != "off":
-        wanted["http_port"] = spec.http_port
+        choices["http_port"] = spec.http_port
     private = spec.grpc_port == "auto" and is_loopback(spec.host)
     if not private:
-        wanted["grpc_port"] = spec.grpc_port
-    with ExitStack() as held:  # all stay bound until the last is chosen, so that they differ
+        choices["grpc_port"] = spec.grpc_port
+    with ExitStack() as sockets:  # all stay bound until the last is chosen, so that they differ
         # given ones first, or an auto port might take one of them
-        order = sorted(wanted, key=lambda field: wanted[field] == "auto")
+        order = sorted(choices, key=lambda field: choices[field] == "auto")
         ports = {
-            field: held.enter_context(_bind(spec.host, f"server.{field}", wanted[field]))
+            field: sockets.enter_context(_bind(spec.host, f"server.{field}", choices[field]))
             for field in order
         }
         numbers = {field: int(bound.getsockname()[1]) for field, bound in ports.items()}
@@ -199,7 +199,7 @@ def listens(pid: int, addresses: Addresses) -> bool:
     ports = {addresses.grpc_port, addresses.http_port, addresses.metrics_port} - {0}
     try:
         process = psutil.Process(pid)
-        found = [
+        connections = [
             connection
             for each in (process, *process.children(recursive=True))
             for connection in each.net_connections(kind="tcp")
@@ -208,5 +208,5 @@ def listens(pid: int, addresses: Addresses) -> bool:
         return True
     except psutil.Error:  # one of them has just ended
         return False
-    listening = (each for each in found if each.laddr and each.status == psutil.CONN_LISTEN)
+    listening = (each for each in connections if each.laddr and each.status == psutil.CONN_LISTEN)
     return ports <= {each.laddr.port for each in listening}

@@ -68,9 +68,9 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
     if target == "tensorrt":
         if installed and (installed.backends / "tensorrtllm").is_dir():
             return installed
-        found = f"{installed.binary} has no tensorrtllm backend" if installed else "none on PATH"
+        why = f"{installed.binary} has no tensorrtllm backend" if installed else "none on PATH"
         raise ServerError(
-            f"Target tensorrt needs a tritonserver with the tensorrtllm backend ({found}).",
+            f"Target tensorrt needs a tritonserver with the tensorrtllm backend ({why}).",
             hint="Run inside NVIDIA's container tritonserver:<version>-trtllm-python-py3.",
         )
     # our models import this interpreter's packages, so the stub must be for the same Python version

@@ -86,10 +86,10 @@ class Contract(_Fact):
         if parameter.type == "string":
             return text
         if parameter.type == "bool":
-            named = [name for name, texts in self.booleans.items() if text in texts]
-            if not named:
+            names = [name for name, texts in self.booleans.items() if text in texts]
+            if not names:
                 raise ValueError("must be true or false")
-            return named[0]
+            return names[0]
         try:
             value = int(text) if parameter.type == "int" else float(text)
         except ValueError:

@@ -77,11 +77,11 @@ def _files(folder: Path, rendered: Path) -> Iterator[Found]:
     for path in sorted(there - expected.keys()):
         yield str(path), "does not belong there", "Triton serves every model and version it finds"
     for path in sorted(there & expected.keys()):
-        source, found = expected[path], folder / path
-        if found.is_dir() != source.is_dir():
+        source, file = expected[path], folder / path
+        if file.is_dir() != source.is_dir():
             what = "is a file, not a folder" if source.is_dir() else "is a folder, not a file"
             yield str(path), what, "Triton does not load the model"
-        elif path.name != CONFIG and found.is_file() and not filecmp.cmp(source, found, False):
+        elif path.name != CONFIG and file.is_file() and not filecmp.cmp(source, file, False):
             why = "it makes the scores" if path == _SCORE_MODEL else "the model runs it"
             yield str(path), "is not the one that comes with the toolkit", why
 
@@ -95,33 +95,33 @@ def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
     expected = _plain(parse_config(rendered / model / CONFIG))
     try:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            if left := _PLACEHOLDER.search(line):
+            if match := _PLACEHOLDER.search(line):
                 why = "a placeholder reaches the backend as it is, which then takes a default"
-                yield f"{where}:{number}", f"{left[0]!r} was not filled in", why
-        found = _plain(parse_config(file))
+                yield f"{where}:{number}", f"{match[0]!r} was not filled in", why
+        actual = _plain(parse_config(file))
     except (ServerError, UnicodeDecodeError) as error:
         what = error.message if isinstance(error, ServerError) else str(error)
         yield where, what, "Triton cannot read it"
         return
-    yield from _parameters(where, expected.pop("parameters"), found.pop("parameters", {}))
-    for path, wanted, is_there in _differences(expected, found, ()):
-        yield f"{where}: {'.'.join(path)}", _compared(wanted, is_there), _reason(path, wanted)
+    yield from _parameters(where, expected.pop("parameters"), actual.pop("parameters", {}))
+    for path, value, is_there in _differences(expected, actual, ()):
+        yield f"{where}: {'.'.join(path)}", _compared(value, is_there), _reason(path, value)
 
 
-def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> Iterator[Found]:
-    for key in sorted(expected.keys() | found.keys()):
+def _parameters(where: str, expected: dict[str, str], actual: dict[str, str]) -> Iterator[Found]:
+    for key in sorted(expected.keys() | actual.keys()):
         fact = contract().parameter(key)
         why = fact.why if fact else _NOT_ASKED_FOR if key not in expected else "the models read it"
-        wanted, is_there = expected.get(key), found.get(key)
+        value, is_there = expected.get(key), actual.get(key)
         place = f"{where}: parameters.{key}"
-        if fact and wanted is not None and is_there is not None:
+        if fact and value is not None and is_there is not None:
             try:
-                wanted, is_there = (contract().canonical(fact, text) for text in (wanted, is_there))
+                value, is_there = (contract().canonical(fact, text) for text in (value, is_there))
             except ValueError as error:
                 yield place, f"is {is_there!r}: {error}", why
                 continue
-        if wanted != is_there:
-            yield place, _compared(wanted, is_there), why
+        if value != is_there:
+            yield place, _compared(value, is_there), why
 
 
 def _plain(config: Any) -> dict[str, Any]:
@@ -139,30 +139,30 @@ def _by_name(value: Any) -> Any:
         return {key: _by_name(item) for key, item in value.items()}
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         return value
-    named: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for number, item in enumerate(value):
         name = str(item.get("name") or item.get("model_name") or number)
-        named[f"{name} (again, {number})" if name in named else name] = _by_name(item)
-    return named
+        by_name[f"{name} (again, {number})" if name in by_name else name] = _by_name(item)
+    return by_name
 
 
 def _differences(
-    expected: Any, found: Any, path: tuple[str, ...]
+    expected: Any, actual: Any, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for key in sorted(expected.keys() | found.keys()):
-            yield from _differences(expected.get(key), found.get(key), (*path, key))
-    elif expected != found:
-        yield path, expected, found
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in sorted(expected.keys() | actual.keys()):
+            yield from _differences(expected.get(key), actual.get(key), (*path, key))
+    elif expected != actual:
+        yield path, expected, actual
 
 
-def _compared(expected: Any, found: Any) -> str:
-    if found is None:
+def _compared(expected: Any, actual: Any) -> str:
+    if actual is None:
         return "is missing" if isinstance(expected, dict) else f"is missing; must be {expected!r}"
     if expected is None:
         return "does not belong there"
-    return f"is {found!r}; must be {expected!r}"
+    return f"is {actual!r}; must be {expected!r}"
 
 
-def _reason(path: tuple[str, ...], wanted: Any) -> str:
-    return _NOT_ASKED_FOR if wanted is None else _WHY.get(path[0], _NOT_ASKED_FOR)
+def _reason(path: tuple[str, ...], expected: Any) -> str:
+    return _NOT_ASKED_FOR if expected is None else _WHY.get(path[0], _NOT_ASKED_FOR)

@@ -81,7 +81,7 @@ class EngineServer:
 def require_engine_manifests(deployment: Deployment) -> None:
     """Refuse a deployment of started engines that no manifests can be made of: ConfigError."""
     others = set(deployment.roles()) - {*servers_of(deployment)}
-    named, why, hint = f"Deployment {deployment.name!r}", "", ""
+    subject, why, hint = f"Deployment {deployment.name!r}", "", ""
     if deployment.engines():
         why, hint = "has a compiled engine beside one that is started", "Serve it by itself."
     elif deployment.mps:
@@ -90,7 +90,7 @@ def require_engine_manifests(deployment: Deployment) -> None:
     elif "generator" in others:
         why, hint = "starts the verifier alone", "Start its server with the line of `tts plan`."
     if why:
-        raise ConfigError(f"{named} {why}: no manifests are made of it.", hint=hint)
+        raise ConfigError(f"{subject} {why}: no manifests are made of it.", hint=hint)
 
 
 def servers_of(deployment: Deployment) -> dict[Role, EngineServer]:
@@ -171,8 +171,8 @@ def _pods(deployment: Deployment, name: str) -> Sequence[dict[str, Any]]:
     started = deployment.started()
     groups: list[list[Role]] = [[role] for role in started]
     if deployment.gpu and len(started) == 2:
-        used = [{*spec.devices} for spec in started.values()]
-        if used[0] & used[1]:
+        devices_of = [{*spec.devices} for spec in started.values()]
+        if devices_of[0] & devices_of[1]:
             groups = [[*started]]
     pods = []
     for roles in groups:

@@ -108,7 +108,7 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
 
 
 def remote_values(
-    here: Deployment, inside: Deployment, taken: Sequence[int], key: str | None
+    here: Deployment, inside: Deployment, occupied: Sequence[int], key: str | None
 ) -> dict[str, Any]:
     """The variables for the gateway of engines that it asks by URL: here, and in a cluster.
 
@@ -121,7 +121,7 @@ def remote_values(
             folders.append(spec.tokenizer)
             moved[role] = spec.model_copy(update={"tokenizer": CHECKPOINTS / role})
     return _values(
-        taken,
+        occupied,
         deployment=_text(here),
         in_pod=_text(inside.model_copy(update=moved)),
         folders=with_link_targets(folders),
@@ -132,9 +132,9 @@ def remote_values(
     )
 
 
-def _values(taken: Sequence[int], **more: Any) -> dict[str, Any]:
+def _values(occupied: Sequence[int], **more: Any) -> dict[str, Any]:
     port, metrics = (
-        next(port for port in range(first, 65536) if port not in taken)
+        next(port for port in range(first, 65536) if port not in occupied)
         for first in (PORT, METRICS_PORT)
     )
     return {

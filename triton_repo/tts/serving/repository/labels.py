@@ -49,8 +49,8 @@ def label_biases(verifier: EngineInputs) -> list[float]:
 
 
 def _published(checkpoint: Path, labels: Mapping[str, float]) -> dict[int, float]:
-    known = known_model(checkpoint)
-    ids = (known and (known.label_token_ids or known.answer_token_ids)) or {}
+    model = known_model(checkpoint)
+    ids = (model and (model.label_token_ids or model.answer_token_ids)) or {}
     if not labels:
         raise CheckpointError(
             f"The labels behind the verifier's critiques are not known: {checkpoint} has no "

@@ -71,17 +71,17 @@ def manifest_ports(spec: ServerSpec) -> dict[str, int]:
     Each is the deployment's, else Triton's own, else the next that no other has taken. HTTP is
     open even if the deployment says "off": the probes of the manifests use it.
     """
-    wanted: dict[str, tuple[HttpPort, int]] = {
+    choices: dict[str, tuple[HttpPort, int]] = {
         "grpc": (spec.grpc_port, 8001),
         "http": (spec.http_port, 8000),
         "metrics": (spec.metrics_port, 8002),
     }
-    ports = {name: port for name, (port, _) in wanted.items() if isinstance(port, int)}
-    own = {name: default for name, (_, default) in wanted.items() if name not in ports}
+    ports = {name: port for name, (port, _) in choices.items() if isinstance(port, int)}
+    own = {name: default for name, (_, default) in choices.items() if name not in ports}
     for name, default in own.items():
-        taken = {*ports.values(), *(port for other, port in own.items() if other != name)}
-        ports[name] = next(port for port in count(default) if port not in taken)
-    return {name: ports[name] for name in wanted}
+        occupied = {*ports.values(), *(port for other, port in own.items() if other != name)}
+        ports[name] = next(port for port in count(default) if port not in occupied)
+    return {name: ports[name] for name in choices}
 
 
 def one_replica(deployment: Deployment) -> Deployment:
@@ -172,8 +172,8 @@ def _requests(pod: Deployment) -> dict[str, str]:
     """
     shapes, engines = Inputs(pod).shapes(), pod.engines()
     ranks = [rank for role, spec in engines.items() for rank in ranks_of(shapes[role], spec)]
-    kept = sum(spec.placement.kv_host_gib for spec in engines.values())
-    gib = sum(rank.weights for rank in ranks) / GIB + docker.SHARED_MEMORY_GIB + kept
+    offloaded = sum(spec.placement.kv_host_gib for spec in engines.values())
+    gib = sum(rank.weights for rank in ranks) / GIB + docker.SHARED_MEMORY_GIB + offloaded
     return {"cpu": str(len(ranks) + 1), "memory": f"{math.ceil(gib)}Gi"}
 
 

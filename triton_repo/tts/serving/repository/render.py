@@ -51,7 +51,8 @@ def require_something(deployment: Deployment) -> None:
     if not deployment.engines():
         raise ConfigError(
             f"Deployment {deployment.name!r} has nothing to serve: both engines run already.",
-            hint=f"Use it as it is: tts solve {deployment.named} QUESTION; tts bench, tts gateway.",
+            hint=f"Use it as it is: tts solve {deployment.argument} QUESTION; tts bench, "
+            "tts gateway.",
         )
 
 
@@ -76,7 +77,7 @@ def require_engines(deployment: Deployment) -> None:
     if missing := missing_engines(deployment):
         raise BuildError(
             f"Not built on this machine: {' and '.join(missing)} of {deployment.name!r}.",
-            hint=f"Run: tts build-engines {deployment.named}",
+            hint=f"Run: tts build-engines {deployment.argument}",
         )
 
 
@@ -98,8 +99,8 @@ def _same(one: Path, other: Path) -> bool:
     """Whether two folders hold the same files, __pycache__ aside."""
 
     def names(root: Path) -> list[Path]:
-        found = (path.relative_to(root) for path in root.rglob("*"))
-        return sorted(path for path in found if "__pycache__" not in path.parts)
+        relative = (path.relative_to(root) for path in root.rglob("*"))
+        return sorted(path for path in relative if "__pycache__" not in path.parts)
 
     files = names(one)
     return (

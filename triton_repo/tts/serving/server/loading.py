@@ -52,12 +52,12 @@ def read_loading(log: Path, seconds: float, roles: Collection[Role]) -> Loading:
     models = {model: role for model, role in _ENGINES.items() if role in roles}
     stages = {model: Stage(model, WAITING) for model in models}
     for line in tail(log):
-        if (told := Stage.parse(line)) and told.model in stages:
-            stages[told.model] = told
-        elif (begun := _BEGUN.search(line)) and begun["model"] in stages:
-            stages[begun["model"]] = Stage(begun["model"], LOADING)
-        elif (loaded := _LOADED.search(line)) and loaded["model"] in stages:
-            stages[loaded["model"]] = Stage(loaded["model"], WARMING_UP)
+        if (stage := Stage.parse(line)) and stage.model in stages:
+            stages[stage.model] = stage
+        elif (start := _BEGUN.search(line)) and start["model"] in stages:
+            stages[start["model"]] = Stage(start["model"], LOADING)
+        elif (end := _LOADED.search(line)) and end["model"] in stages:
+            stages[end["model"]] = Stage(end["model"], WARMING_UP)
     engines: dict[Role, Stage] = {}
     for model, role in models.items():
         if role not in engines or stages[model].doing != WAITING:

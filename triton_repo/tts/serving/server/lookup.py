@@ -96,14 +96,14 @@ def use_server(
         return state, lambda: None
     share = take_share(service.folder, check)
     try:
-        found = find_server(service)
+        current = find_server(service)
     except BaseException:
         close_lock(share)
         raise
-    if found is None:  # its last user has stopped it meanwhile
+    if current is None:  # its last user has stopped it meanwhile
         close_lock(share)
         return None
-    return found, partial(_end_use, service, share)
+    return current, partial(_end_use, service, share)
 
 
 def _end_use(service: Service, share: int) -> None:
@@ -202,7 +202,7 @@ class LocalHealth:
         if state is None:
             raise ServerError(
                 f"No server of {service.deployment.name} is running.",
-                hint=f"Start it: tts serve {service.deployment.named}",
+                hint=f"Start it: tts serve {service.deployment.argument}",
             )
         self.addresses: Addresses = state.addresses
         self._health = observe(service, state)

@@ -215,14 +215,14 @@ def _when_ready(
     """Wait until the models have answered a request, then write the state file."""
     service, command = launched.service, launched.command
     watchdog = Watchdog(service, launched.server, stall_s)
-    began, told = time.monotonic(), -TELL_S
+    began, reported_at = time.monotonic(), -TELL_S
     while not (service.answers(command.addresses) and _has_its_ports(launched)):
         check()
         launched.require_running()
         watchdog.check()
         seconds = time.monotonic() - began
-        if seconds >= told + TELL_S:
-            told = seconds
+        if seconds >= reported_at + TELL_S:
+            reported_at = seconds
             on_loading(service.loading(seconds))
         time.sleep(_POLL_S)
     if command.private:  # where the guard could not have it made private

@@ -134,8 +134,8 @@ class Engine(Service):
         if any(map(_PORT_TAKEN.search, lines)):
             return PortTaken(f"The {self.title} found its port taken.", hint=hint)
         cause = cause_of_end(lines, 0 if status == guard.ENDED else status)
-        said = f"It says: {textwrap.shorten(cause.line, 300, placeholder=' ...')}"
-        hint = "\n".join(filter(None, (cause.hint, said, hint)))
+        excerpt = f"It says: {textwrap.shorten(cause.line, 300, placeholder=' ...')}"
+        hint = "\n".join(filter(None, (cause.hint, excerpt, hint)))
         return ServerError(f"The {self.title} stopped. {cause.sentence}", hint=hint)
 
     def where(self, addresses: Addresses) -> str:
@@ -217,7 +217,7 @@ def read_stage(role: str, lines: list[str]) -> Stage:
     """The present work of an engine that starts, by its log: that of the last line that tells."""
     for line in reversed(lines):
         for pattern, doing in _STAGES:
-            if found := pattern.search(line):
-                percent = next(filter(None, found.groups()), None)
+            if match := pattern.search(line):
+                percent = next(filter(None, match.groups()), None)
                 return Stage(role, doing, int(percent) / 100 if percent else None)
     return Stage(role, LOADING)

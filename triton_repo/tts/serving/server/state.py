@@ -198,7 +198,7 @@ class Mishap(ServerError):
     """
 
     def plain(self) -> ServerError:
-        """The same for those who cannot start again."""
+        """A plain ServerError of this message, for those who cannot start again."""
         return ServerError(self.message, hint=self.hint)
 
 

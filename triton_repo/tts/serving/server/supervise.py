@@ -107,7 +107,7 @@ def wait_for_server(
     `check` may raise to end the wait. Raises ServerError once the start that is waited for has done
     nothing for as long as one of our own may.
     """
-    began = told = time.monotonic()
+    began = reported_at = time.monotonic()
     starter: ProcessIdentity | None = None
     which = f"the {service.title} of {service.deployment.name}"
     while comes_back(service):
@@ -120,8 +120,8 @@ def wait_for_server(
                 f"given up once that does nothing for {STALL_S:.0f} s"
             )
         loading = service.loading(now - began)
-        if now - told > _SAY_S:
-            told = now
+        if now - reported_at > _SAY_S:
+            reported_at = now
             say(f"Still waiting after {now - began:.0f} s: {loading}")
         on_loading(loading)
         if starter:

@@ -55,9 +55,9 @@ def supervisor_of(service: Service, *, lasting: bool = False) -> ProcessIdentity
     With `lasting` only one whose end others may ask for.
     """
     try:
-        said = json.loads(_supervisor_lock(service.folder).read_text(encoding="utf-8"))
-        holder = ProcessIdentity(said["pid"], said["started_ticks"])
-        if lasting and not said["lasting"]:
+        record = json.loads(_supervisor_lock(service.folder).read_text(encoding="utf-8"))
+        holder = ProcessIdentity(record["pid"], record["started_ticks"])
+        if lasting and not record["lasting"]:
             return None
     except (OSError, ValueError, TypeError, KeyError):  # nobody has held it, or nobody does now
         return None

@@ -119,9 +119,9 @@ class Triton(Service):
             return Mishap(f"The Triton server stopped: {reason}.", hint=hint)
         if triton_log.port_was_taken(self.log):
             return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
-        if known := known_cause(triton_log.tail(self.log)):
-            said = textwrap.shorten(reason, 300, placeholder=" ...")
-            return ServerError(known.sentence, hint=f"{known.hint}\nIt says: {said}\n{hint}")
+        if cause := known_cause(triton_log.tail(self.log)):
+            excerpt = textwrap.shorten(reason, 300, placeholder=" ...")
+            return ServerError(cause.sentence, hint=f"{cause.hint}\nIt says: {excerpt}\n{hint}")
         return ServerError(f"The Triton server stopped: {reason}.", hint=hint)
 
     def where(self, addresses: Addresses) -> str:

@@ -75,14 +75,14 @@ class Seen:
 
 def read_start_log(lines: Iterable[str]) -> list[Seen]:
     """Every line that has one of the known forms, in the log's order."""
-    seen = []
+    matches = []
     for line in lines:
         for form, pattern in _patterns().items():
-            if found := pattern.search(line):
-                numbers = {name: int(text) for name, text in found.groupdict().items()}
-                seen.append(Seen(form, line.strip(), numbers))
+            if match := pattern.search(line):
+                numbers = {name: int(text) for name, text in match.groupdict().items()}
+                matches.append(Seen(form, line.strip(), numbers))
                 break
-    return seen
+    return matches
 
 
 @cache

@@ -13,7 +13,7 @@ from .state import Mishap, ProcessIdentity
 STALL_S = 600.0
 """A server that has done nothing for so long while it loads is given up."""
 OPEN_STALL_S = 30.0
-"""The same once its engines are open: what is left then takes a moment."""
+"""A server that has opened its engines is given up after so long: the rest takes a moment."""
 _BUSY = 0.1  # of one core: less is what a server spends on waiting
 _CHECK_S = 1.0
 
