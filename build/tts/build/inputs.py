@@ -21,6 +21,7 @@ from .spec import (
     VerifierRole,
     VerifierSpec,
 )
+from .spec.verifier import own_labels
 from .tensorrt.model_shape import known_model, shape_of
 from .tokenizer import Tokenizer
 from .verifiers.critique import Critic, critic
@@ -197,7 +198,7 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
             f"architecture with {judged_by(model, spec)}.",
             hint="Leave verifier.head out to take what the checkpoint says.",
         )
-    if model.head and "labels" in spec.model_fields_set and spec.labels != spec.own_labels:
+    if model.head and spec.labels != own_labels(spec.format):
         raise CheckpointError(
             f"verifier.labels are given, but {spec.checkpoint} judges by {model.head.text}.",
             hint="Remove verifier.labels from the deployment file.",

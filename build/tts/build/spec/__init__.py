@@ -6,10 +6,11 @@ Each section of the file is in the module that has its name:
 |---|---|
 | deployment | `Deployment`: the whole file; name, endpoints, strategies; what each target allows |
 | role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
-| execution | execution: `ExecutionSpec`; a verifier that is a program |
+| execution | execution: `ExecutionSpec` |
 | engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
-| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt; a function |
+| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt |
+| text_verifier | verifier: a Python function or a program, no model |
 | calibration | verifier.calibration: the probabilities that scores stand for |
 | critique | verifier.critique: how a verifier writes, and how its verdict is read |
 | remote | either of them with a `url`: `RemoteSpec` |
@@ -29,7 +30,7 @@ from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, STARTED, Deployment
 from .engine import EngineSpec, KvCache, Precision
-from .execution import ExecutionSpec, TextVerifier, VerifierCommand
+from .execution import ExecutionSpec
 from .generator import GeneratorRole, GeneratorSpec
 from .load import (
     bundled_deployments,
@@ -43,11 +44,11 @@ from .section import StartedTarget, Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
+from .text_verifier import TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import (
     PROMPT_PLACES,
     SharedVerifier,
     Template,
-    VerifierFunction,
     VerifierRole,
     VerifierSpec,
 )

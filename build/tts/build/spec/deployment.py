@@ -20,7 +20,7 @@ from tts.base.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 
 from .engine import EngineSpec, Precision
-from .execution import ExecutionSpec, TextVerifier, VerifierCommand
+from .execution import ExecutionSpec
 from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
@@ -28,7 +28,8 @@ from .section import Section, StartedTarget, Target
 from .server import Endpoint, ServerSpec
 from .started import SHARED_FIELDS, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import Gpu, TensorRTSpec
-from .verifier import SharedVerifier, VerifierFunction, VerifierRole, VerifierSpec
+from .text_verifier import TextVerifier, VerifierCommand, VerifierFunction
+from .verifier import SharedVerifier, VerifierRole, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -16,21 +15,19 @@ from pydantic import (
     model_validator,
 )
 
-from tts.base.input_files import require_path
-
 from .calibration import VerifierCalibration
 from .critique import CritiqueSpec
 from .engine import EngineSpec
-from .execution import TextVerifier
 from .role import RoleSpec
 from .section import Count, FilePath, Section
-from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind, Scores
+from .verifier_formats import FIELD_WORDS, FORMATS, FormatFacts, HeadKind, Scores
 
 if TYPE_CHECKING:
     FormatName = str
 else:
     FormatName = Literal[tuple(FORMATS)]
 ReadsThinking = Literal["none", "all"] | Count
+_OF_ITS_FORMAT: Any = None
 PROMPT_PLACES = ("{question}", "{steps}", "{step}", "{criterion}")
 """What a prompt holds, in this order: the KV cache then serves all but the end of it."""
 
@@ -50,6 +47,12 @@ def _graded(labels: dict[str, float]) -> dict[str, float]:
     if labels and len(set(labels.values())) < 2:
         raise ValueError("must be two labels or more, of different weights")
     return dict(sorted(labels.items(), key=lambda each: -each[1]))
+
+
+def own_labels(form: Any) -> Mapping[str, float]:
+    """The labels of a format with their weights; empty where it reads none, or is no format."""
+    facts = FORMATS.get(form)
+    return _spaced(list(facts.labels)) if facts and facts.labels else {}
 
 
 Labels = Annotated[
@@ -141,7 +144,7 @@ class VerifierRole(RoleSpec):
     {steps} and {step} (formats prompted, graded and critique)."""
     system_prompt: str | None = None
     """The text that the model reads before the question (format likelihood only)."""
-    labels: Labels = Field(default={})
+    labels: Labels = Field(default=_OF_ITS_FORMAT)
     """The labels, one token each, from the best to the worst, or with weights from 1 to 0; the
     default is that of the format."""
     criteria: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)] | None = None
@@ -165,11 +168,6 @@ class VerifierRole(RoleSpec):
         return self.critique.reads_labels if self.facts.writes else True
 
     @property
-    def own_labels(self) -> Mapping[str, float]:
-        """The labels of its format."""
-        return _spaced(list(self.facts.labels)) if self.facts.labels else {}
-
-    @property
     def in_flight(self) -> int:
         """The upper bound of what is in flight: critiques, or prompt tokens."""
         return (self.in_flight_requests if self.facts.writes else self.in_flight_tokens) or 0
@@ -179,18 +177,10 @@ class VerifierRole(RoleSpec):
         """Whether it reads the answer as one text, up to its last step, and not step by step."""
         return self.facts.whole or (self.template is not None and self.template.turn is None)
 
-    @model_validator(mode="before")
+    @field_validator("labels", mode="before")
     @classmethod
-    def _labels_of_its_format(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        named = data.get("format", "rlhflow")
-        facts = FORMATS.get(named) if isinstance(named, str) else None
-        if facts and facts.labels and "labels" not in data:
-            return data | {"labels": _spaced(list(facts.labels))}
-        if facts and not facts.labels and data.get("labels") == {}:  # as it is written back
-            return {name: value for name, value in data.items() if name != "labels"}
-        return data
+    def _labels_of_its_format(cls, labels: Any, info: ValidationInfo) -> Any:
+        return own_labels(info.data.get("format")) if labels is None else labels
 
     @property
     def prompt_places(self) -> Sequence[str]:
@@ -226,90 +216,45 @@ class VerifierRole(RoleSpec):
         return self
 
     @model_validator(mode="after")
-    def _fields_of_its_format(self) -> Self:
-        for field, given, noun, need in self._own_fields():
-            if given and not self.facts.has(field):
-                having = ", ".join(name for name, facts in FORMATS.items() if facts.has(field))
+    def _has_what_its_format_has(self) -> Self:
+        facts = self.facts
+        for field, words in FIELD_WORDS.items():
+            value = getattr(self, field)
+            is_stated = value != type(self).model_fields[field].default
+            if field == "prompt" and self.prompt_file:
+                is_stated = True
+            if is_stated and not facts.has(field):
+                having = ", ".join(name for name, each in FORMATS.items() if each.has(field))
                 raise ValueError(
-                    f"{given}, but format is {self.format}; only format {having} has {noun}"
+                    f"{words.stated.format(value)}, but format is {self.format}; only format "
+                    f"{having} has {words.noun}"
                 )
-            if not given and self.facts.needs == field:
-                raise ValueError(f"format is {self.format}, so {need}")
-        if self.facts.labels is None and self.labels:
+            if not is_stated and facts.needs == field:
+                raise ValueError(f"format is {self.format}, so {words.required}")
+        if self.labels and not facts.labels:
             raise ValueError(f"labels are given, but format {self.format} reads none; remove them")
-        if self.facts.labels and not self.labels:
+        if facts.labels and not self.labels:
             raise ValueError(
                 f"labels are empty, but format {self.format} reads them; remove labels"
             )
         return self
 
-    def _own_fields(self) -> Iterator[tuple[FormatField, str, str, str]]:
-        """The fields of some formats: that one is given, its noun, and that it is required."""
-        tag = f"step_tag is {self.step_tag!r}" if self.step_tag is not None else ""
-        yield "step_tag", tag, "a step tag", "step_tag is required"
-        template = "template is given" if self.template is not None else ""
-        yield "template", template, "one", "template is required: head, answer and turn"
-        prompt = "a prompt is given" if self.prompt_file or self.prompt is not None else ""
-        need = "prompt_file is required: the text that asks whether a step is right"
-        yield "prompt", prompt, "one", f"{need} (docs/reference/verifiers.md)"
-        criteria = "criteria are given" if self.criteria is not None else ""
-        yield "criteria", criteria, "criteria", ""
-        critique = "critique is given" if self.critique != CritiqueSpec() else ""
-        yield "critique", critique, "critiques", ""
-        system = "system_prompt is given" if self.system_prompt is not None else ""
-        yield "system_prompt", system, "one", "system_prompt is required"
-
     @model_validator(mode="after")
-    def _budget(self) -> Self:
-        wanted, other = "in_flight_tokens", "in_flight_requests"
+    def _lets_a_score_through(self) -> Self:
+        budget, other = self.facts.budget_fields
+        limit, instead = getattr(self, budget), getattr(self, other)
+        if limit is None or instead is not None:
+            place = "" if instead is None else f", in place of {other}"
+            raise ValueError(f"{budget} is required with format {self.format}{place}")
+        field, least, what = "max_seq_len", self.max_seq_len, "one full request"
         if self.facts.writes:
-            wanted, other = other, wanted
-        if getattr(self, other) is not None or getattr(self, wanted) is None:
+            least = self.critique.samples
+            field, what = "critique.samples", "the critiques of one score"
+        if limit < least:
             raise ValueError(
-                f"{wanted} is required with format {self.format}"
-                + (f", in place of {other}" if getattr(self, other) is not None else "")
-            )
-        if self.in_flight_requests is not None and self.in_flight_requests < self.critique.samples:
-            raise ValueError(
-                f"in_flight_requests is {self.in_flight_requests} but critique.samples is "
-                f"{self.critique.samples}; the budget must let the critiques of one score through"
-            )
-        if self.in_flight_tokens is not None and self.in_flight_tokens < self.max_seq_len:
-            raise ValueError(
-                f"in_flight_tokens is {self.in_flight_tokens} but max_seq_len is "
-                f"{self.max_seq_len}; the budget must let one full request through"
+                f"{budget} is {limit} but {field} is {least}; the budget must let {what} through"
             )
         return self
-
-
-_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-
-
-class VerifierFunction(TextVerifier):
-    """A Python function that scores steps in the program's own process: no model, and no engine."""
-
-    function: str
-    """FILE.py:NAME, relative to the deployment file: (question, steps) -> score of the last step,
-    or (chains) for a batch (docs/start/your-own-models.md)."""
-
-    @property
-    def title(self) -> str:
-        """FILE.py:NAME."""
-        return self.function
-
-    @field_validator("function")
-    @classmethod
-    def _names_one(cls, function: str) -> str:
-        require_path(function)
-        if not _FUNCTION.fullmatch(function):
-            raise ValueError("must be FILE.py:NAME, such as my_prm.py:score")
-        return function
-
-    def below(self, folder: Path) -> VerifierFunction:
-        """A copy with an absolute path; a relative one starts at `folder`."""
-        file, _, name = self.function.rpartition(":")
-        path = (folder / Path(file).expanduser()).resolve()
-        return self.model_copy(update={"function": f"{path}:{name}"})
 
 
 class VerifierSpec(VerifierRole, EngineSpec):

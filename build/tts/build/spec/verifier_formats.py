@@ -17,6 +17,35 @@ Scores = Literal["steps", "answers"]
 """What a verifier scores: every step at its end, or whole answers alone."""
 FormatField = Literal["step_tag", "template", "prompt", "system_prompt", "criteria", "critique"]
 """Fields of section `verifier` that only some formats have."""
+
+
+@dataclass(frozen=True)
+class FieldWords:
+    """The words of errors about a field that only some formats have."""
+
+    stated: str
+    """That the field is stated, with its value."""
+    noun: str
+    """What only some formats have."""
+    required: str = ""
+    """What a format requires that needs the field."""
+
+
+FIELD_WORDS: Mapping[FormatField, FieldWords] = {
+    "step_tag": FieldWords("step_tag is {!r}", "a step tag", "step_tag is required"),
+    "template": FieldWords(
+        "template is given", "one", "template is required: head, answer and turn"
+    ),
+    "prompt": FieldWords(
+        "a prompt is given",
+        "one",
+        "prompt_file is required: the text that asks whether a step is right "
+        "(docs/reference/verifiers.md)",
+    ),
+    "criteria": FieldWords("criteria are given", "criteria"),
+    "critique": FieldWords("critique is given", "critiques"),
+    "system_prompt": FieldWords("system_prompt is given", "one", "system_prompt is required"),
+}
 _HEADS: tuple[HeadKind, ...] = ("classification", "value")
 READ_AT_LABELS = "a language head, read at the labels"
 
@@ -59,6 +88,12 @@ class FormatFacts:
     def writes(self) -> bool:
         """Whether the verifier generates text, so that its engine is a whole language model."""
         return self.output == "text"
+
+    @property
+    def budget_fields(self) -> tuple[str, str]:
+        """The field that bounds what is in flight, and the one that bounds it in other formats."""
+        fields = "in_flight_tokens", "in_flight_requests"
+        return fields[::-1] if self.writes else fields
 
 
 FORMATS: Mapping[str, FormatFacts] = {
