@@ -16,9 +16,9 @@ import msgspec
 
 from tts.build.spec import Role
 from tts.problem import Problem, Turn
-from tts.search import Decision, Limit, Stop, Thought
+from tts.search import Decision, Fate, Limit, NodePath, SearchResult, Stop, Thought
 
-VERSION = 4
+VERSION = 5
 """The version of the log's schema."""
 
 LoggedSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
@@ -197,6 +197,8 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     undecided: LoggedCount = 0
     completions: tuple[LoggedCompletion, ...] = ()
     groups: tuple[LoggedAnswer, ...]
+    fates: dict[Fate, tuple[LoggedPath, ...]] = {}
+    """The fate of each node that neither is a completion nor went on: see `logged_fates`."""
     nodes: LoggedCount = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
@@ -279,6 +281,22 @@ def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
     return tuple(
         LoggedThought(t.token_ids, t.text, t.stop, t.thinking, t.confidence) for t in thoughts
     )
+
+
+def logged_fates(result: SearchResult) -> dict[Fate, tuple[NodePath, ...]]:
+    """Nodes by fate, without those whose fate is seen without it.
+
+    A completion is completed, and a node is expanded when a written child of it is in the tree.
+    What was written and is none of all these never entered the tree.
+    """
+    completed = {end.node for end in result.completions}
+    parents = {each.path[:-1] for each in result.tree if each.thought and each.thought.token_ids}
+    fates: dict[Fate, list[NodePath]] = {}
+    for node in result.tree:
+        plain = Fate.EXPANDED if node.path in parents else None
+        if node.fate is not (Fate.COMPLETED if node.path in completed else plain):
+            fates.setdefault(node.fate, []).append(node.path)
+    return {fate: tuple(sorted(nodes)) for fate, nodes in fates.items()}
 
 
 def problem_of(event: ProblemStarted) -> Problem:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from tts.grading import Equality, Verdict, canonical
 from tts.grading.votes import Judgement, judge
 from tts.problem import Problem
-from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
+from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved, logged_fates
 from tts.runs.records import CompletionRecord
 from tts.search import NodePath, SearchResult
 from tts.strategies.strategy import Vote
@@ -60,6 +60,7 @@ class JudgedResult:
                 for done, group in zip(self.found.completions, judged.group_of, strict=True)
             ),
             groups=tuple(LoggedAnswer(group.answer, group.correct) for group in judged.groups),
+            fates=logged_fates(self.found),
             nodes=len(self.found.tree),
             tree_digest=self.digest,
             limit=self.found.limit,

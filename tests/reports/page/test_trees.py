@@ -7,8 +7,8 @@ from tests.driver.scripted_run import Run
 from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring, solved, started, texts, used
 from tests.runs.replay.recordings import words_of
 
-from tts.reports.page.trees import tree_digest, tree_thoughts
-from tts.runs.events import LoggedCompletion
+from tts.reports.page.trees import tree_thoughts
+from tts.runs.events import LoggedCompletion, logged_fates
 from tts.runs.state import all_problems
 from tts.search import (
     BeamSearchConfig,
@@ -62,6 +62,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
             completions=tuple(
                 LoggedCompletion(done.node, done.score, -1) for done in search.result().completions
             ),
+            fates=logged_fates(search.result()),
         )
         for name, search in run.searches.items()
     ]
@@ -73,11 +74,8 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
         written = {node.path: node for node in grown if node.path in mine}
         missing = [node for node in grown if node.path not in mine]
         assert all(not node.thought.token_ids for node in missing)  # their context was full
-        unseen = {node.path[:-1] for node in missing}
-        either = {Fate.PRUNED, Fate.SURPLUS}
         for path, node in written.items():
-            fates = {mine[path].fate, node.fate}
-            assert len(fates) == 1 or fates == either or path in unseen
+            assert mine[path].fate is node.fate
             assert mine[path].thought.ids == node.thought.token_ids
             if node.score is not None and mine[path].score is not None:
                 assert mine[path].score == pytest.approx(node.score, abs=1e-4)
@@ -85,7 +83,7 @@ def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
         assert all(record.decided is not None for record in mine.values())
 
 
-def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
+def test_a_tree_is_in_the_order_of_events():
     events = [
         generated([0], 1.1, 2.0),
         generated([1], 1.1, 2.5),
@@ -97,7 +95,12 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
         cut([1, 1], 3.2, 3.5),
         scored([0, 0], 5.0, 0.8),
     ]
-    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8, -1),))
+    end = solved(
+        "a",
+        6.0,
+        completions=(LoggedCompletion((0, 0), 0.8, -1),),
+        fates={Fate.PRUNED: ((1,),), Fate.SURPLUS: ((0, 1),)},
+    )
     problem, thoughts = only_tree(*events, end)
     fates = {path: thoughts[path].fate for path in thoughts}
     assert fates == {
@@ -114,16 +117,20 @@ def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
     assert (thoughts[1,].scored, thoughts[0,].scored) == (3.1, 3.0)
 
 
-def test_the_digest_tells_whether_chains_that_were_not_chosen_are_pruned_or_surplus():
-    events = [generated([0], 1, 2, stop="end"), generated([1], 1, 2, stop="end")]
-    completions = (LoggedCompletion((0,), 0.8, -1),)
-    _, thoughts = only_tree(*events, solved("a", 3.0, completions=completions))
-    assert thoughts[1,].fate is Fate.SURPLUS
-    thoughts[1,].fate = Fate.PRUNED
-    digest = tree_digest(thoughts.values())
-    end = solved("a", 3.0, completions=completions, tree_digest=digest)
-    _, again = only_tree(*events, end)
-    assert again[1,].fate is Fate.PRUNED
+def test_what_a_budget_had_no_room_for_never_entered_the_tree():
+    events = [generated([0], 1, 2, stop="end"), generated([1], 1, 2), generated([1, 0], 2, 3)]
+    _, thoughts = only_tree(
+        *events,
+        solved(
+            "a",
+            3.0,
+            completions=(LoggedCompletion((0,), 0.8, -1),),
+            fates={Fate.PRUNED: ((1,),)},
+        ),
+    )
+    fates = {path: thought.fate for path, thought in thoughts.items()}
+    assert fates == {(0,): Fate.COMPLETED, (1,): Fate.PRUNED, (1, 0): None}
+    assert thoughts[1, 0].decided is None
 
 
 def test_what_was_sent_ahead_counts_from_when_it_was_asked_for():

@@ -5,7 +5,7 @@ ttsReport.fates = {
   completed: "completed",
   pruned: "pruned",
   surplus: "ended, not among the completions",
-  unused: "sent ahead, never used",
+  unused: "never used",
   open: "undecided",
 };
 
