@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 USED = (
-    "tts.cli",
-    "tts.checks",
-    "tts.session",
+    "tts.cli.doctor",
+    "tts.cli.engines",
+    "tts.cli.runs",
     "tts.gateway.process",
-    "tts.lab.bench.single_run",
     "tts.serving.server.start",
 )
 """What most commands import."""

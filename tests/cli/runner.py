@@ -16,9 +16,8 @@ from typer.main import get_command
 
 from tts.base import paths
 from tts.base.errors import TtsError
-from tts.cli import app
-from tts.cli.ending import BUG, ended
-from tts.lab.bench import group_run, single_run
+from tts.cli import app, runs
+from tts.cli.ending import BUG, exit_code_of
 from tts.runs.config import RunConfig
 
 COMMAND = get_command(app)
@@ -49,7 +48,7 @@ def tts(*words: object) -> Ended:
         patch.dict(os.environ, COLUMNS="120"),
     ):
         try:
-            code = ended(lambda: COMMAND(sys.argv[1:], prog_name="tts"))
+            code = exit_code_of(lambda: COMMAND(sys.argv[1:], prog_name="tts"))
         except SystemExit as end:
             code = int(end.code or 0)
         finally:
@@ -90,7 +89,6 @@ def asked_runs(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         asked.extend(each for each in arguments if isinstance(each, RunConfig))
         raise TtsError("The run is not carried out.")
 
-    monkeypatch.setattr(single_run, "run_bench", ask)
-    monkeypatch.setattr(single_run, "run_solve", ask)
-    monkeypatch.setattr(group_run, "run_all", ask)
+    for name in ("run_bench", "run_solve", "run_all"):
+        monkeypatch.setattr(runs, name, ask)
     return asked

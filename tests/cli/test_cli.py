@@ -8,6 +8,7 @@ from tests.cli.runner import commands, tts, written
 from tests.runs.runs import log_of, write_run
 
 from tts.base import paths
+from tts.cli.command import Command
 from tts.cli.runs import ALL
 from tts.reports import console
 from tts.strategies.catalog import STRATEGIES
@@ -29,6 +30,12 @@ def test_every_command_is_shown_with_help_that_ends_with_examples():
             assert command.epilog.startswith("Examples:\n"), words
             shown = [word for word in words if word != "serve" or words == ("serve",)]
             assert " ".join(["tts", *shown]) in command.epilog
+
+
+def test_the_list_of_commands_says_what_their_own_help_begins_with():
+    for words, command in commands():
+        if isinstance(command, Command):
+            assert command.short_help == " ".join(command.help.split("\n\n")[0].split()), words
 
 
 def test_the_version_is_that_of_the_package():

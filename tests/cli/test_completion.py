@@ -10,8 +10,7 @@ from tests.cli.runner import commands
 from tts.build.spec import bundled_deployments
 from tts.cli import completion
 from tts.datasets.known import KNOWN
-from tts.lab.study.folder import STUDY
-from tts.runs.folder import CONFIG, GROUP
+from tts.runs.folder import CONFIG, GROUP, STUDY
 from tts.strategies.names import STRATEGY_NAMES
 
 PROGRAM = "import sys; from tts.cli import main; sys.argv[0] = 'tts'; main()"
@@ -59,10 +58,6 @@ def test_runs_are_those_here_and_those_that_are_kept_the_newest_first(folder):
 def test_without_a_usable_home_nothing_is_said(folder, monkeypatch):
     monkeypatch.setenv("TTS_HOME", "/dev/null")
     assert completion.runs("") == []
-
-
-def test_files_that_mark_runs_have_the_names_that_runs_give_them():
-    assert set(completion.RUN_FILES) == {CONFIG, GROUP, STUDY}
 
 
 def completed(words, **variables):

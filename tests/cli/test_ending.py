@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tts.base.errors import ConfigError
-from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, ended
+from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, exit_code_of
 
 
 def raising(error):
@@ -33,13 +33,13 @@ def bugs(state):
 
 
 def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
-    assert ended(raising(ConfigError("This is wrong.", hint="Do that."))) == 2
+    assert exit_code_of(raising(ConfigError("This is wrong.", hint="Do that."))) == 2
     assert capsys.readouterr() == ("", "error: This is wrong.\nDo that.\n")
 
 
 def test_a_servers_words_cannot_control_the_terminal_in_a_traceback_either(monkeypatch, capsys):
     monkeypatch.setattr("tts.cli.ending.verbose", True)
-    assert ended(raising(ConfigError("\x1b]0;pwn\a\x1b[2J"))) == 2
+    assert exit_code_of(raising(ConfigError("\x1b]0;pwn\a\x1b[2J"))) == 2
     err = capsys.readouterr().err
     assert err.count("␛]0;pwn␇␛[2J") == 2
     assert "Traceback" in err
@@ -49,7 +49,7 @@ def test_a_servers_words_cannot_control_the_terminal_in_a_traceback_either(monke
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])
 def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(bugs, monkeypatch, capsys, error):
     monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])
-    assert ended(raising(error)) == BUG
+    assert exit_code_of(raising(error)) == BUG
     (file,) = bugs.iterdir()
     err = capsys.readouterr().err
     assert f"tts failed with {type(error).__name__}" in err
@@ -84,7 +84,7 @@ MAP = ImportError("libm.so.6: failed to map segment from shared object")
     ],
 )
 def test_a_machine_without_memory_is_no_bug(state, capsys, error, said):
-    assert ended(raising(error)) == 1
+    assert exit_code_of(raising(error)) == 1
     first, *hint = capsys.readouterr().err.splitlines()
     assert first.startswith("error: The machine has no memory, processes or files left for tts")
     assert first.endswith(f"{said}.")
@@ -94,7 +94,7 @@ def test_a_machine_without_memory_is_no_bug(state, capsys, error, said):
 
 def test_of_many_bugs_the_newest_are_kept(bugs, capsys):
     for _ in range(12):
-        ended(raising(KeyError("x")))
+        exit_code_of(raising(KeyError("x")))
     files = {str(file) for file in bugs.iterdir()}
     said = [line.split()[-1][:-1] for line in capsys.readouterr().err.splitlines()[1::2]]
     assert files == set(said[-10:])
@@ -105,14 +105,14 @@ def test_a_bug_without_a_folder_of_its_own_goes_to_the_temporary_files(
 ):
     state.touch()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ended(raising(KeyError("x")))
+    exit_code_of(raising(KeyError("x")))
     assert len(list(tmp_path.glob("tts-bug-*.txt"))) == 1
 
 
 def test_a_bug_that_no_file_can_hold_keeps_its_traceback(state, monkeypatch, capsys):
     state.touch()
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
-    assert ended(raising(KeyError("x"))) == BUG
+    assert exit_code_of(raising(KeyError("x"))) == BUG
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert "this is a bug, please report it" in err
@@ -128,11 +128,11 @@ def test_a_bug_that_no_file_can_hold_keeps_its_traceback(state, monkeypatch, cap
 def test_a_signal_in_a_command_of_typer_s_is_said(number, code, said):
     program = (
         "import os, signal, sys, typer\n"
-        "from tts.cli.ending import ended\n"
+        "from tts.cli.ending import exit_code_of\n"
         "app = typer.Typer()\n"
         f"app.command()(lambda: os.kill(os.getpid(), {int(number)}))\n"
         "sys.argv[1:] = []\n"
-        "sys.exit(ended(app))"
+        "sys.exit(exit_code_of(app))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -145,13 +145,13 @@ def test_a_signal_in_a_command_of_typer_s_is_said(number, code, said):
 
 
 def test_ctrl_c_is_no_bug(capsys):
-    assert ended(raising(KeyboardInterrupt())) == INTERRUPTED
+    assert exit_code_of(raising(KeyboardInterrupt())) == INTERRUPTED
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
 def run(code, *arguments, **options):
-    """Run a command through `ended` in a process of its own."""
-    source = f"import sys; from tts.cli.ending import ended; sys.exit(ended(lambda: {code}))"
+    """Run a command through `exit_code_of` in a process of its own."""
+    source = f"import sys, tts.cli.ending as e; sys.exit(e.exit_code_of(lambda: {code}))"
     return subprocess.run(
         [sys.executable, "-c", source, *arguments],
         stderr=subprocess.PIPE,
@@ -203,7 +203,7 @@ def test_an_argument_that_is_no_utf_8_is_refused_by_name():
 
 
 def test_closed_outputs_are_no_traceback(bugs):
-    source = "import sys; from tts.cli.ending import ended; sys.exit(ended(lambda: {}['x']))"
+    source = "import sys, tts.cli.ending as e; sys.exit(e.exit_code_of(lambda: {}['x']))"
     command = f'exec {sys.executable} -c "$1" >&- 2>&-'
     done = subprocess.run(
         ["sh", "-c", command, "sh", source],
@@ -217,8 +217,8 @@ def test_closed_outputs_are_no_traceback(bugs):
 def test_no_socket_gets_the_number_of_a_closed_stream():
     """Where it does, libuv aborts the process when it closes the socket."""
     source = (
-        "import socket, sys; from tts.cli.ending import ended; "
-        "sys.exit(ended(lambda: sys.exit(socket.socket().detach())))"
+        "import socket, sys; from tts.cli.ending import exit_code_of; "
+        "sys.exit(exit_code_of(lambda: sys.exit(socket.socket().detach())))"
     )
     command = f'exec {sys.executable} -c "$1" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", command, "sh", source], timeout=60, check=False)
@@ -227,7 +227,7 @@ def test_no_socket_gets_the_number_of_a_closed_stream():
 
 STEP = """
 import signal, subprocess, sys
-from tts.cli.ending import ended
+from tts.cli.ending import exit_code_of
 
 def command():
     step = subprocess.Popen(["sleep", "600"])
@@ -238,7 +238,7 @@ def command():
         step.terminate()
         step.wait()
 
-sys.exit(ended(command))
+sys.exit(exit_code_of(command))
 """
 
 

@@ -1,6 +1,7 @@
-"""The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant.
+"""The `tts` command line. `tts --help` is instant: a command is imported when it is run.
 
-A command is a function in a module here, an entry below and an example.
+A command is a function in a module here, and an entry below: its name, its function, the first line
+of its help, examples.
 """
 
 from __future__ import annotations
@@ -11,53 +12,250 @@ from typing import Annotated, Any
 
 import typer
 
-from . import (
-    doctor,
-    ending,
-    engines,
-    gateway,
-    init,
-    keys,
-    listing,
-    plan,
-    report,
-    requests,
-    runs,
-    score,
-    serve,
-    simulate,
-    study,
-    tune,
-    usage,
+from . import ending
+from .command import SETTINGS, Command, CommandGroup, WithDefault, examples
+from .ending import exit_code_of
+
+_BUILD, _SEARCH, _LOOK, _STUDY, _HELP = (
+    "Build and serve",
+    "Search",
+    "Look at runs",
+    "Study",
+    "Help",
 )
-from .command import Command, CommandGroup, WithDefault
-from .ending import ended
 
-_BUILD, _SEARCH, _LOOK, _STUDY = "Build and serve", "Search", "Look at runs", "Study"
-_HELP: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+_KEYS = CommandGroup.of(
+    "keys",
+    "Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
+    Command("create", "keys:create", "Make a key and print it, this once: only its hash is kept."),
+    Command(
+        "list",
+        "keys:list_keys",
+        "List keys with their limits, and who made and revoked them; the keys are not known.",
+    ),
+    Command(
+        "revoke", "keys:revoke", "Make a key invalid. Running gateways refuse it within 0.2 s."
+    ),
+)
+_GATEWAY = WithDefault.of(
+    "gateway",
+    "Serve an OpenAI-compatible API: tts gateway DEPLOYMENT, with the options of tts gateway "
+    "serve --help. Its keys, requests and usage.",
+    Command(
+        WithDefault.default,
+        "gateway:gateway",
+        "Serve generation and searches as an OpenAI-compatible API until Ctrl-C.",
+        "tts gateway demo",
+        "tts gateway demo --port 0 --server embedded",
+        "tts gateway mine.yaml --endpoint gpu-1:8001 --endpoint gpu-2:8001",
+    ),
+    Command(
+        "requests",
+        "requests:requests",
+        "Show and export the requests that gateways have had, also while they run.",
+        "tts gateway requests demo --last 50",
+        "tts gateway requests --since 1d --format jsonl | jq 'select(.status >= 500)'",
+    ),
+    Command(
+        "usage",
+        "usage:usage",
+        "Add up the requests and tokens of each API key; days are UTC.",
+        "tts gateway usage",
+        "tts gateway usage --since 2026-11-01 --by day --by key",
+    ),
+    _KEYS,
+    panel=_BUILD,
+    lines=(
+        "tts gateway demo",
+        "tts gateway serve --help",
+        "tts gateway keys create alice --tokens-per-minute 100000",
+        "tts gateway requests --since 1h",
+        "tts gateway usage --by key",
+    ),
+)
+_RUNS = CommandGroup.of(
+    "runs",
+    "List, merge, export and convert runs.",
+    Command(
+        "list",
+        "report:list_recorded",
+        "List the runs that were recorded, newest first.",
+        "tts runs list --json",
+    ),
+    Command(
+        "merge",
+        "report:merge",
+        "Merge the shards of a run: one folder with the trees, answers and digest of the whole "
+        "run.",
+        "tts runs merge runs/1 runs/2 --out runs/whole",
+    ),
+    Command(
+        "export",
+        "report:export",
+        "Write a run's answers: id, question, answer, score, correct, tokens, seconds.",
+        "tts runs export runs/RUN --to answers.csv",
+    ),
+    Command(
+        "trace",
+        "report:trace",
+        "Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters.",
+        "tts runs trace runs/RUN --to run.json",
+    ),
+    panel=_LOOK,
+)
+_COMMANDS = (
+    Command(
+        "init",
+        "init:init",
+        "Write a deployment file for your models and this machine; each field is explained in it.",
+        "tts init mine.yaml",
+        "tts init --generator models/Qwen2.5-1.5B-Instruct --verifier models/Qwen2.5-Math-PRM-7B",
+        "tts init --generator http://127.0.0.1:8000 --verifier http://127.0.0.1:8001",
+        panel=_BUILD,
+    ),
+    Command(
+        "plan",
+        "plan:plan",
+        "Plan a deployment's memory, of its GPUs or of this machine; needs no GPU.",
+        "tts plan demo",
+        "tts plan mine.yaml --write",
+        panel=_BUILD,
+    ),
+    Command(
+        "lint",
+        "doctor:lint",
+        "Check everything about a deployment that needs no GPU; fails if there are errors.",
+        "tts lint llama-1b-prm-8b-h100-bf16",
+        panel=_BUILD,
+    ),
+    Command(
+        "build-engines",
+        "engines:build_engines",
+        "Compile both checkpoints into engines; unchanged ones are skipped.",
+        "tts build-engines demo",
+        "tts build-engines llama-1b-prm-8b-h100-bf16 --dry-run",
+        panel=_BUILD,
+    ),
+    Command(
+        "render",
+        "engines:render",
+        "Render the Triton model repository of a deployment, and manifests.",
+        "tts render demo",
+        "tts render llama-1b-prm-8b-h100-bf16 --manifests out",
+        panel=_BUILD,
+    ),
+    Command(
+        "serve",
+        "serve:serve",
+        "Start the servers of a deployment and keep them running until Ctrl-C.",
+        "tts serve demo",
+        "tts serve demo --stop",
+        panel=_BUILD,
+    ),
+    Command(
+        "solve",
+        "runs:solve",
+        'Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION".',
+        'tts solve "Compute 12 + 30 - 5."',
+        'tts solve demo "Compute 12 + 30 - 5." --n 4 --server embedded',
+        "tts solve mine.yaml questions.jsonl",
+        panel=_SEARCH,
+    ),
+    Command(
+        "bench",
+        "runs:bench",
+        "Solve the problems of a dataset; without a running server, one is started for the run.",
+        "tts bench demo --limit 40",
+        "tts bench demo --strategy all --n 16",
+        "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
+        "tts bench --resume runs/RUN",
+        panel=_SEARCH,
+    ),
+    Command(
+        "score",
+        "score:score",
+        "Score solutions that exist already, say which are best, and measure the verifier on "
+        "labels.",
+        "tts score demo candidates.jsonl",
+        "tts score mine.yaml processbench/gsm8k.json --write",
+        "tts score mine.yaml --dataset gsm8k --limit 200 --n 8",
+        panel=_SEARCH,
+    ),
+    Command(
+        "report",
+        "report:report",
+        "Print the tables of a run, or compare several, and write report.html.",
+        "tts report runs/RUN --open",
+        "tts report runs/ONE runs/OTHER --format pdf",
+        "tts report runs/RUN --follow --open",
+        panel=_LOOK,
+    ),
+    Command(
+        "tune",
+        "tune:tune",
+        "Measure throughput over the load in flight, and propose how much to keep in flight.",
+        "tts tune demo",
+        "tts tune mine.yaml --write",
+        panel=_STUDY,
+    ),
+    Command(
+        "study",
+        "study:study",
+        "Run many variants of a deployment and see what its two engines do, and why.",
+        "tts study demo --quick",
+        panel=_STUDY,
+    ),
+    Command(
+        "simulate",
+        "simulate:simulate",
+        "Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.",
+        "tts simulate --gpu h100",
+        "tts simulate llama-1b-prm-8b-h100-bf16 --placements --concurrency 1,64 --gpus 4",
+        panel=_STUDY,
+    ),
+    Command(
+        "list",
+        "listing:list_names",
+        "List the bundled deployments, the strategies with their parameters, or the datasets.",
+        "tts list deployments",
+        "tts list strategies --json",
+        panel=_HELP,
+    ),
+    Command(
+        "doctor",
+        "doctor:doctor",
+        "Say what this machine can run and what is missing, in plain words.",
+        "tts doctor",
+        "tts doctor demo",
+        panel=_HELP,
+    ),
+    _GATEWAY,
+    _RUNS,
+)
 
 
-def _examples(*commands: str) -> str:
-    """The foot of a help text: commands to copy, each on a line of its own."""
-    return "\n".join(["Examples:", *(f"  {command}" for command in commands)])
+class _Program(CommandGroup):
+    """`tts` itself, with its commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": _COMMANDS})
 
 
 app = typer.Typer(
     name="tts",
-    cls=CommandGroup,
+    cls=_Program,
     help="Verifier-guided test-time scaling: compile a generator and a process reward model, "
     "serve both with Triton, and search over them.\n\n"
     "DEPLOYMENT is a deployment file or the name of a bundled one, such as demo.",
-    epilog=_examples("tts doctor", "tts build-engines demo", 'tts solve "Compute 12 + 30 - 5."'),
+    epilog=examples("tts doctor", "tts build-engines demo", 'tts solve "Compute 12 + 30 - 5."'),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    **_HELP,
+    **SETTINGS,
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import version
 
         print(f"tts {version('tts-toolkit')}")  # noqa: T201 - the result that was asked for
@@ -91,142 +289,10 @@ def _options(
         silence()
 
 
-def _command(function: Any, name: str, panel: str, *examples: str) -> None:
-    app.command(name, rich_help_panel=panel, epilog=_examples(*examples), cls=Command, **_HELP)(
-        function
-    )
-
-
-_command(
-    init.init,
-    "init",
-    _BUILD,
-    "tts init mine.yaml",
-    "tts init --generator models/Qwen2.5-1.5B-Instruct --verifier models/Qwen2.5-Math-PRM-7B",
-    "tts init --generator http://127.0.0.1:8000 --verifier http://127.0.0.1:8001",
-)
-_command(plan.plan, "plan", _BUILD, "tts plan demo", "tts plan mine.yaml --write")
-_command(doctor.lint, "lint", _BUILD, "tts lint llama-1b-prm-8b-h100-bf16")
-_command(
-    engines.build_engines,
-    "build-engines",
-    _BUILD,
-    "tts build-engines demo",
-    "tts build-engines llama-1b-prm-8b-h100-bf16 --dry-run",
-)
-_command(
-    engines.render,
-    "render",
-    _BUILD,
-    "tts render demo",
-    "tts render llama-1b-prm-8b-h100-bf16 --manifests out",
-)
-_command(serve.serve, "serve", _BUILD, "tts serve demo", "tts serve demo --stop")
-_gateway = typer.Typer(
-    cls=WithDefault,
-    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT, with the options of tts gateway "
-    "serve --help. Its keys, requests and usage.",
-    epilog=_examples(
-        "tts gateway demo",
-        "tts gateway serve --help",
-        "tts gateway keys create alice --tokens-per-minute 100000",
-        "tts gateway requests --since 1h",
-        "tts gateway usage --by key",
-    ),
-    no_args_is_help=True,
-    **_HELP,
-)
-_gateway.command(
-    WithDefault.default,
-    cls=Command,
-    epilog=_examples(
-        "tts gateway demo",
-        "tts gateway demo --port 0 --server embedded",
-        "tts gateway mine.yaml --endpoint gpu-1:8001 --endpoint gpu-2:8001",
-    ),
-    **_HELP,
-)(gateway.gateway)
-_gateway.add_typer(keys.app, name="keys")
-_gateway.command(
-    "requests",
-    cls=Command,
-    epilog=_examples(
-        "tts gateway requests demo --last 50",
-        "tts gateway requests --since 1d --format jsonl | jq 'select(.status >= 500)'",
-    ),
-    **_HELP,
-)(requests.requests)
-_gateway.command(
-    "usage",
-    cls=Command,
-    epilog=_examples("tts gateway usage", "tts gateway usage --since 2026-11-01 --by day --by key"),
-    **_HELP,
-)(usage.usage)
-app.add_typer(_gateway, name="gateway", rich_help_panel=_BUILD)
-_command(
-    runs.solve,
-    "solve",
-    _SEARCH,
-    'tts solve "Compute 12 + 30 - 5."',
-    'tts solve demo "Compute 12 + 30 - 5." --n 4 --server embedded',
-    "tts solve mine.yaml questions.jsonl",
-)
-_command(
-    runs.bench,
-    "bench",
-    _SEARCH,
-    "tts bench demo --limit 40",
-    "tts bench demo --strategy all --n 16",
-    "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
-    "tts bench --resume runs/RUN",
-)
-_command(
-    score.score,
-    "score",
-    _SEARCH,
-    "tts score demo candidates.jsonl",
-    "tts score mine.yaml processbench/gsm8k.json --write",
-    "tts score mine.yaml --dataset gsm8k --limit 200 --n 8",
-)
-_command(
-    report.report,
-    "report",
-    _LOOK,
-    "tts report runs/RUN --open",
-    "tts report runs/ONE runs/OTHER --format pdf",
-    "tts report runs/RUN --follow --open",
-)
-_runs = typer.Typer(
-    cls=CommandGroup,
-    help="List, merge, export and convert runs.",
-    no_args_is_help=True,
-    **_HELP,
-)
-for _name, _function, *_lines in (
-    ("list", report.list_recorded, "tts runs list --json"),
-    ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
-    ("export", report.export, "tts runs export runs/RUN --to answers.csv"),
-    ("trace", report.trace, "tts runs trace runs/RUN --to run.json"),
-):
-    _runs.command(_name, cls=Command, epilog=_examples(*_lines), **_HELP)(_function)
-app.add_typer(_runs, name="runs", rich_help_panel=_LOOK)
-_command(tune.tune, "tune", _STUDY, "tts tune demo", "tts tune mine.yaml --write")
-_command(study.study, "study", _STUDY, "tts study demo --quick")
-_command(
-    simulate.simulate,
-    "simulate",
-    _STUDY,
-    "tts simulate --gpu h100",
-    "tts simulate llama-1b-prm-8b-h100-bf16 --placements --concurrency 1,64 --gpus 4",
-)
-_command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
-_command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
-
-
 def main() -> None:
     """Run the command line; whatever happens becomes a sentence and an exit code (`ending`)."""
     try:
-        sys.exit(ended(app))
+        sys.exit(exit_code_of(app))
     finally:
         files = sys.modules.get("tts.session.function_files")
         if files and files.loaded:  # what a user's code has open is closed by a last collection

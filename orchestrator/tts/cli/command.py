@@ -1,13 +1,15 @@
-"""Commands and groups as `tts` shows them, and a group with a default command."""
+"""Commands and groups as `tts` shows them: loaded by name, and a group with a default command."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Self
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .completion import deployments
 from .redaction import without_secrets
 
 _WORDS = "tts.words"
@@ -16,6 +18,17 @@ _SEVERAL = {
     "own, then: tts report RUN RUN."
 }
 """What to do instead, by options that one may well want to give several times."""
+_LOADED = ("callback", "help", "params")
+"""Attributes of a command that its function decides."""
+SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "rich_markup_mode": "rich",
+}
+
+
+def examples(*commands: str) -> str:
+    """The foot of a help text: commands to copy, each on a line of its own."""
+    return "\n".join(["Examples:", *(f"  {command}" for command in commands)])
 
 
 class _Plain:
@@ -44,17 +57,42 @@ class _Plain:
         return parser
 
 
-def _refuse_twice(ctx: Any, given: list[Any]) -> None:
-    """Fail for an option that was given again: its last value would count, silently."""
-    for parameter in given:
-        if parameter.multiple or parameter.is_eager or given.count(parameter) == 1:
+def _refuse_twice(ctx: Any, parameters: list[Any]) -> None:
+    """Fail for an option that is there again: its last value would count, silently."""
+    for parameter in parameters:
+        if parameter.multiple or parameter.is_eager or parameters.count(parameter) == 1:
             continue
         name = max(parameter.opts, key=len)
         ctx.fail(f"{name} is given more than once. {_SEVERAL.get(name, 'Give it once.')}")
 
 
 class Command(_Plain, TyperCommand):
-    """A command. It remembers the words that it was given, for `command_line`."""
+    """A command that is imported when it runs, or when its parameters or whole help are looked at.
+
+    It remembers the words of its command line, for `command_line`.
+    """
+
+    def __init__(
+        self, name: str, function: str, line: str, *lines: str, panel: str | None = None
+    ) -> None:
+        """`function` is module:name, `line` the first of its help; `lines` are examples."""
+        epilog = examples(*lines) if lines else None
+        super().__init__(name, short_help=line, epilog=epilog, rich_help_panel=panel, **SETTINGS)
+        self._function = function
+        for attribute in _LOADED:
+            delattr(self, attribute)
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that follows from the function, which is imported for it."""
+        if name not in _LOADED:
+            raise AttributeError(name)
+        module, _, function = self._function.partition(":")
+        app = typer.Typer(add_completion=False)
+        app.command()(getattr(import_module(f".{module}", __package__), function))
+        command = typer.main.get_command(app)
+        for attribute in _LOADED:
+            setattr(self, attribute, getattr(command, attribute))
+        return getattr(self, name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep a copy of the words, since `args` is consumed."""
@@ -69,6 +107,26 @@ def command_line(context: Any) -> list[str]:
 
 class CommandGroup(_Plain, TyperGroup):
     """A group of commands."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        text: str,
+        *commands: Command | CommandGroup,
+        panel: str | None = None,
+        lines: Sequence[str] = (),
+    ) -> Self:
+        """A group with its help; `lines` are examples."""
+        return cls(
+            name=name,
+            help=text,
+            commands=commands,
+            epilog=examples(*lines) if lines else None,
+            rich_help_panel=panel,
+            no_args_is_help=True,
+            **SETTINGS,
+        )
 
 
 @dataclass(frozen=True)
@@ -93,5 +151,7 @@ class WithDefault(CommandGroup):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The names of commands, and what `serve` takes first: a deployment."""
+        from .completion import deployments
+
         items = super().shell_complete(ctx, incomplete)
         return items + [_Offered(name) for name in deployments(incomplete)]

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tts.build.inputs import Inputs
+from tts.build.resolve import open_deployment
+from tts.build.spec import Deployment, load_deployment
+from tts.checks import Check, has_errors
+from tts.checks import lint as check
+from tts.checks.after_build import ALL, DEEP
+from tts.checks.machine import diagnose
+from tts.checks.manifests import check_manifests
+from tts.fleet.remotes import ask
+from tts.reports.console import consoles, say
+from tts.reports.findings import count_findings, print_findings, print_observation, warnings_line
+from tts.serving.repository.manifests import require_manifests
+
 from .completion import deployments
+from .documents.deployments import DoctorDocument, LintDocument
 from .json_output import print_json
 from .options import DeploymentArgument, JsonOption, usable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tts.build.inputs import Inputs
-    from tts.build.spec import Deployment
-    from tts.checks import Check
 
 
 def lint(
@@ -37,23 +45,12 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
-    from tts.build.resolve import open_deployment
-    from tts.checks import has_errors
-    from tts.checks import lint as check
-    from tts.checks.after_build import ALL, DEEP
-    from tts.checks.manifests import check_manifests
-    from tts.reports.console import consoles
-    from tts.reports.findings import count_findings, print_findings
-    from tts.serving.repository.manifests import require_manifests
-
     spec = open_deployment(deployment)
     findings = check(spec, DEEP if deep else ALL)
     if manifests:
         require_manifests(spec)
         findings += check_manifests(spec, manifests)
     if as_json:
-        from .documents.deployments import LintDocument
-
         print_json(LintDocument.of(spec.name, findings))
     else:
         out, _ = consoles()
@@ -67,11 +64,6 @@ def stop_on_errors(
     deployment: Deployment, checks: Sequence[Check], inputs: Inputs | None = None
 ) -> None:
     """Print the errors and warnings and stop, if the deployment has errors."""
-    from tts.checks import has_errors
-    from tts.checks import lint as check
-    from tts.reports.console import consoles, say
-    from tts.reports.findings import count_findings, print_findings, warnings_line
-
     findings = check(deployment, checks, inputs)
     if has_errors(findings):
         _, err = consoles()
@@ -94,20 +86,12 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Say what this machine can run and what is missing, in plain words."""
-    from tts.build.spec import load_deployment
-    from tts.checks.machine import diagnose
-    from tts.fleet.remotes import ask
-    from tts.reports.console import consoles
-    from tts.reports.findings import print_observation
-
     out, _ = consoles()
     spec = None if deployment is None else load_deployment(deployment)
     observations = diagnose(spec)
     if spec and spec.remotes():
         observations += asyncio.run(ask(spec))
     if as_json:
-        from .documents.deployments import DoctorDocument
-
         name = spec.name if spec else None
         print_json(DoctorDocument(deployment=name, observations=observations))
     else:

@@ -27,6 +27,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import platformdirs
+
+from tts.base.errors import ConfigError, TtsError
+from tts.base.input_files import Unreadable, as_text
+from tts.base.private import private_folder
 from tts.base.shown_text import printable
 
 from . import json_output
@@ -47,13 +52,11 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM, raised wherever the command is: what cleans up after Ctrl-C cleans up after it."""
 
 
-def ended(command: Callable[[], object]) -> int:
-    """Run a command to its end, whatever that is; its exit code.
+def exit_code_of(command: Callable[[], object]) -> int:
+    """The exit code of a command that is run to its end, whatever that is.
 
     An exit that the command itself decides (SystemExit) passes.
     """
-    from tts.base.errors import TtsError
-
     json_output.printed = False
     _open_standard_streams()
     _print_anything()
@@ -118,8 +121,8 @@ def _failed(kind: str, message: str, exit_code: int, hint: str | None = None) ->
 
 def _usage_error_behind(end: SystemExit) -> str | None:
     """The mistake in the command line, which typer has printed."""
-    said = getattr(end.__context__, "format_message", None)
-    return None if said is None else str(said())
+    format_message = getattr(end.__context__, "format_message", None)
+    return str(format_message()) if format_message else None
 
 
 def _interruption_behind(error: BaseException | None) -> KeyboardInterrupt | None:
@@ -167,9 +170,6 @@ def _print_anything() -> None:
 
 def _as_utf8(argument: str) -> str:
     """An argument's bytes read as UTF-8, whatever the locale says; raises ConfigError."""
-    from tts.base.errors import ConfigError
-    from tts.base.input_files import Unreadable, as_text
-
     try:
         return as_text(os.fsencode(argument))
     except Unreadable as error:
@@ -214,11 +214,6 @@ def _report_bug(error: Exception) -> None:
 
 def _bugs_folder() -> Path | None:
     """Where tracebacks are kept; None, for the folder of temporary files, if it cannot be made."""
-    import platformdirs
-
-    from tts.base.errors import ConfigError
-    from tts.base.private import private_folder
-
     try:
         return private_folder(platformdirs.user_state_path("tts-toolkit") / "bugs")
     except (OSError, RuntimeError, ConfigError):  # a user without a home

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tts.base import paths
+from tts.base.errors import ConfigError
+from tts.build.builder import BuildReport, preview_build
+from tts.build.builder import build_engines as build
+from tts.build.inputs import Inputs
+from tts.build.resolve import open_deployment
+from tts.build.spec import Deployment, Role, load_deployment
+from tts.checks import BEFORE_BUILD
+from tts.checks.after_build import BEFORE_DEPLOY
+from tts.checks.requirements import require_checkpoints
+from tts.reports.console import consoles, say
+from tts.reports.progress import BuildLines
+from tts.serving.repository.engine_manifests import (
+    render_engine_manifests,
+    require_engine_manifests,
+)
+from tts.serving.repository.manifests import render_manifests, require_manifests
+from tts.serving.repository.render import missing_engines, render_repository, require_something
+
+from .doctor import stop_on_errors
 from .options import DeploymentArgument, usable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tts.build.builder import BuildReport
-    from tts.build.spec import Deployment, Role
 
 
 def build_engines(
@@ -31,17 +46,6 @@ def build_engines(
     ] = False,
 ) -> None:
     """Compile both checkpoints into engines; unchanged ones are skipped."""
-    from tts.build.builder import build_engines as build
-    from tts.build.builder import preview_build
-    from tts.build.inputs import Inputs
-    from tts.build.resolve import open_deployment
-    from tts.checks import BEFORE_BUILD
-    from tts.checks.requirements import require_checkpoints
-    from tts.reports.console import consoles
-    from tts.reports.progress import BuildLines
-
-    from .doctor import stop_on_errors
-
     spec = open_deployment(deployment)
     inputs = Inputs(spec)
     stop_on_errors(spec, BEFORE_BUILD, inputs)
@@ -70,24 +74,6 @@ def render(
     ] = None,
 ) -> None:
     """Render the Triton model repository of a deployment, and manifests."""
-    from tts.base.errors import ConfigError
-    from tts.build.resolve import open_deployment
-    from tts.build.spec import load_deployment
-    from tts.checks.after_build import BEFORE_DEPLOY
-    from tts.reports.console import consoles, say
-    from tts.serving.repository.engine_manifests import (
-        render_engine_manifests,
-        require_engine_manifests,
-    )
-    from tts.serving.repository.manifests import render_manifests, require_manifests
-    from tts.serving.repository.render import (
-        missing_engines,
-        render_repository,
-        require_something,
-    )
-
-    from .doctor import stop_on_errors
-
     out, _ = consoles()
     spec = load_deployment(deployment)
     if spec.started():
@@ -134,8 +120,6 @@ def _left_to_do(
 
     `source` is what the user called the deployment, `missing` the engines that are not built here.
     """
-    from tts.base import paths
-
     notes = []
     if manifests and deployment.server.grpc_port == "auto":
         notes += [

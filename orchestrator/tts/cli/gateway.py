@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+
+from tts.fleet.routing.policies import PolicyName
+from tts.gateway import process
+from tts.gateway.draining import Drain
+from tts.gateway.safety import FilterChain
+from tts.reports.progress import ProgressLines
+from tts.session.event_loop import interruptible
+from tts.session.function_files import load_all, source_of
 
 from .completion import deployments
 from .options import ServerOption, VerifierOption, usable
 
 if TYPE_CHECKING:
     from tts.gateway.http_server import Listen
-
-Routing = Literal["prefix-affinity", "least-outstanding", "by-concurrency"]
-"""The policies, here as importing them takes too long for a help text."""
 
 
 def gateway(
@@ -63,9 +68,9 @@ def gateway(
         ),
     ] = None,
     routing: Annotated[
-        Routing,
+        PolicyName,
         typer.Option(
-            "--routing", metavar="|".join(get_args(Routing)), help="Which server gets a request."
+            "--routing", metavar="|".join(get_args(PolicyName)), help="Which server gets a request."
         ),
     ] = "prefix-affinity",
     certificate: Annotated[
@@ -132,16 +137,9 @@ def gateway(
     ] = 30.0,
 ) -> None:
     """Serve generation and searches as an OpenAI-compatible API until Ctrl-C."""
-    from tts.gateway import process
-
     process.set_up()  # before gRPC is imported
-    from tts.gateway.draining import Drain
     from tts.gateway.http_server import Listen, Upstreams, serve
-    from tts.gateway.safety import FilterChain
     from tts.gateway.service import Settings
-    from tts.reports.progress import ProgressLines
-    from tts.session.event_loop import interruptible
-    from tts.session.function_files import load_all, source_of
 
     rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)

@@ -9,21 +9,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from tts.base.errors import ConfigError, did_you_mean
+from tts.base.user_paths import is_folder, is_there
+from tts.build.draft import Choices, CompiledModel, FunctionModel, Machine, Model, as_text, drafted
+from tts.build.openvino.memory import gib
+from tts.build.spec import FORMATS, Role, bundled_deployments
+from tts.build.spec.section import Target
+from tts.build.started.engines import ENGINES
+from tts.build.tensorrt.gpus import GPUS
+from tts.checks.drafting import (
+    NamedServer,
+    ask_server,
+    compiled_model,
+    function_model,
+    is_url,
+    served_model,
+    this_machine,
+    with_format,
+    with_system_prompt,
+)
+from tts.reports.console import consoles, say
+from tts.session.function_files import names_function
+
 from .options import usable
-
-if TYPE_CHECKING:
-    from tts.build.draft import Choices, FunctionModel, Machine, Model
-    from tts.build.spec import Role
-    from tts.checks.drafting import NamedServer
-
-
-Target = Literal["openvino", "tensorrt", "openai", "vllm", "sglang", "llama.cpp", "trtllm-serve"]
-"""The targets of a deployment, here as importing its model takes too long for a help text."""
-
 
 _ON_GPUS = ("tensorrt",)
 _DEMO = "demo"
@@ -121,11 +133,6 @@ def init(
 
     What you leave out has the defaults that suit this machine.
     """
-    from tts.base.errors import ConfigError
-    from tts.build.draft import as_text, drafted
-    from tts.checks.drafting import ask_server, this_machine, with_format, with_system_prompt
-    from tts.reports.console import say
-
     _require_free(file, force=force)
     base = file.expanduser().parent
     machine = this_machine()
@@ -163,8 +170,6 @@ class _Named:
     @property
     def is_compiled(self) -> bool:
         """Whether it is a model that is compiled here."""
-        from tts.build.draft import CompiledModel
-
         return isinstance(self.model, CompiledModel)
 
 
@@ -176,10 +181,6 @@ def _named(
     ask: Callable[[str], NamedServer],
 ) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
-    from tts.base.errors import ConfigError
-    from tts.checks.drafting import compiled_model, is_url, served_model
-    from tts.reports.console import say
-
     if not is_url(text):
         return _Named(text, compiled_model(text, role, base, tokenizer))
     server = ask(text)
@@ -202,9 +203,6 @@ def _judge(
     base: Path,
     ask: Callable[[str], NamedServer],
 ) -> _Named:
-    from tts.checks.drafting import function_model
-    from tts.session.function_files import names_function
-
     if names_function(text):
         return _Named(text, function_model(text, base))
     if text == writes.text and text != _DEMO and tokenizer is None:
@@ -223,8 +221,6 @@ def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
 
 def _started_here() -> Target:
     """The engine for GPUs that is installed here; vLLM where none is."""
-    from tts.build.started.engines import ENGINES
-
     for target, engine in ENGINES.items():
         if target != "llama.cpp" and shutil.which(engine.program[0]):
             return target
@@ -233,8 +229,6 @@ def _started_here() -> Target:
 
 def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
     """Raise ConfigError for a target that these models cannot have."""
-    from tts.base.errors import ConfigError
-
     both = {"generator": writes, "verifier": judges}
     compiled = [name for name, each in both.items() if each.is_compiled]
     if target == "openai" and compiled:
@@ -254,9 +248,6 @@ def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
 
 def _with_gpu(machine: Machine, given: str | None) -> Machine:
     """The machine that the file is for: with the GPUs that are here, or of a kind that is named."""
-    from tts.base.errors import ConfigError, did_you_mean
-    from tts.build.tensorrt.gpus import GPUS
-
     if given is None and machine.gpu is None:
         raise ConfigError("--gpu is missing.", hint=f"The kind of GPU: {', '.join(GPUS)}.")
     kind = given.lower() if given else machine.gpu
@@ -272,9 +263,6 @@ def _with_gpu(machine: Machine, given: str | None) -> Machine:
 
 
 def _format(given: str | None, judges: _Named) -> str | None:
-    from tts.base.errors import ConfigError, did_you_mean
-    from tts.build.spec import FORMATS
-
     if given is not None and given not in FORMATS:
         raise ConfigError(
             f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
@@ -286,9 +274,6 @@ def _format(given: str | None, judges: _Named) -> str | None:
 
 
 def _choices(file: Path, target: Target, writes: _Named, judges: _Named) -> Choices:
-    from tts.build.draft import Choices, FunctionModel
-    from tts.build.spec import bundled_deployments
-
     name = _name(file)
     if name in bundled_deployments():
         name += "-own"  # whose engines would be taken for those of the bundled one
@@ -304,8 +289,6 @@ def _name(file: Path) -> str:
 
 
 def _machine_line(machine: Machine) -> str:
-    from tts.build.openvino.memory import gib
-
     cores = "1 core" if machine.cores == 1 else f"{machine.cores} cores"
     memory = f"{gib(machine.memory)} of memory" if machine.memory else "memory unknown"
     counted = "1 GPU" if machine.gpus == 1 else f"{machine.gpus} GPUs"
@@ -318,9 +301,6 @@ def _no_gpu(machine: Machine) -> str:
 
 
 def _require_free(file: Path, *, force: bool) -> None:
-    from tts.base.errors import ConfigError
-    from tts.base.user_paths import is_folder, is_there
-
     place = file.expanduser()
     if is_folder(place):
         raise ConfigError(f"{file} is a folder.", hint="Name the file to write.")
@@ -333,8 +313,6 @@ def _require_free(file: Path, *, force: bool) -> None:
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    from tts.base.errors import ConfigError
-
     try:
         with file.expanduser().open("w" if force else "x", encoding="utf-8") as stream:
             stream.write(text)
@@ -344,8 +322,6 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 def _print_end(file: Path, choices: Choices) -> None:
     """The file that was written, and the next steps, as commands that can be pasted."""
-    from tts.reports.console import consoles
-
     named = shlex.quote(str(file))
     itself = choices.verifier == choices.generator
     scores = "itself" if itself else choices.verifier.name
@@ -369,8 +345,6 @@ def _next(named: str, choices: Choices) -> list[str]:
 
 def _downloads(file: Path, choices: Choices) -> list[str]:
     """The checkpoints that are not here."""
-    from tts.build.draft import CompiledModel
-
     missing = {
         model.repository: file.expanduser().parent / model.checkpoint
         for model in (choices.generator, choices.verifier)

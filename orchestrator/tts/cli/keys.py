@@ -6,26 +6,20 @@ import re
 import time
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from .command import Command, CommandGroup
+from tts.gateway.database import database_file
+from tts.gateway.safety import ApiKey, KeyLimits, KeyStore
+from tts.reports.console import consoles, say
+from tts.reports.sheet import Sheet, table
+
 from .json_output import print_json
 from .options import JsonOption
 
-if TYPE_CHECKING:
-    from tts.gateway.safety import ApiKey, KeyStore
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
-    no_args_is_help=True,
-)
-
-
-@app.command(cls=Command)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
     requests_per_minute: Annotated[
@@ -75,9 +69,6 @@ def create(
     ] = None,
 ) -> None:
     """Make a key and print it, this once: only its hash is kept."""
-    from tts.gateway.safety import KeyLimits
-    from tts.reports.console import say
-
     limits = KeyLimits(
         requests_per_minute,
         tokens_per_minute,
@@ -92,12 +83,8 @@ def create(
     say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
 
 
-@app.command("list", cls=Command)
 def list_keys(as_json: JsonOption = False) -> None:
     """List keys with their limits, and who made and revoked them; the keys are not known."""
-    from tts.reports.console import consoles, say
-    from tts.reports.sheet import Sheet, table
-
     keys = _store().all()
     if as_json:
         print_json(keys)
@@ -111,21 +98,15 @@ def list_keys(as_json: JsonOption = False) -> None:
     consoles()[0].print(Sheet(shown, keys=2))
 
 
-@app.command(cls=Command)
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")],
 ) -> None:
     """Make a key invalid. Running gateways refuse it within 0.2 s."""
-    from tts.reports.console import say
-
     revoked = _store().revoke(key)
     say(f"Key {revoked.id} ({revoked.name}) is revoked. Requests that it has begun go on.")
 
 
 def _store() -> KeyStore:
-    from tts.gateway.database import database_file
-    from tts.gateway.safety import KeyStore
-
     return KeyStore(database_file())
 
 

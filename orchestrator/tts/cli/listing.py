@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from rich.markup import escape
 
+from tts.base import paths
+from tts.base.input_files import read_text
+from tts.base.user_paths import is_folder, is_there
+from tts.base.yaml_text import parse_yaml
+from tts.build.spec import bundled_deployments
+from tts.datasets.known import KNOWN, cached_file
+from tts.reports.console import consoles
+from tts.reports.sheet import table
+from tts.strategies.catalog import all_strategies
+from tts.strategies.parameters import default_parameters
+
 from .json_output import print_json
 from .options import JsonOption
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +87,6 @@ def list_names(
 
 def _deployments() -> list[ListedDeployment]:
     """Each bundled deployment, from its file alone: no checkpoint is looked at."""
-    from tts.base import paths
-    from tts.base.input_files import read_text
-    from tts.base.user_paths import is_folder
-    from tts.base.yaml_text import parse_yaml
-    from tts.build.spec import bundled_deployments
-
     rows = []
     for name in bundled_deployments():
         file = paths.deployments_dir() / f"{name}.yaml"
@@ -105,17 +109,12 @@ def _deployments() -> list[ListedDeployment]:
 
 def _first_sentence(file: Path) -> str:
     """The first sentence of the comment on top of a deployment file."""
-    from itertools import takewhile
-
     lines = takewhile(lambda line: line.startswith("#"), file.read_text("utf-8").splitlines())
     text = " ".join(line.removeprefix("#").strip() for line in lines)
     return text.partition(". ")[0].rstrip(".:") + "."
 
 
 def _strategies() -> list[ListedStrategy]:
-    from tts.strategies.catalog import all_strategies
-    from tts.strategies.parameters import default_parameters
-
     usual_context = 8192
     return [
         ListedStrategy(
@@ -132,9 +131,6 @@ def _strategies() -> list[ListedStrategy]:
 
 
 def _datasets() -> list[ListedDataset]:
-    from tts.base.user_paths import is_there
-    from tts.datasets.known import KNOWN, cached_file
-
     demo = "Chains of whole-number operations that the demo pair has learned, made by a seed."
     return [
         ListedDataset(name="demo", problems=None, here=True, about=demo),
@@ -163,9 +159,6 @@ def _datasets() -> list[ListedDataset]:
 
 
 def _print(listed: Sequence[Listed]) -> None:
-    from tts.reports.console import consoles
-    from tts.reports.sheet import table
-
     rows = [asdict(each) for each in listed]
     shown = table(*rows[0])
     for column in shown.columns[1:]:

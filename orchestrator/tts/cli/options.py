@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from tts.base.input_files import Unreadable, require_path
 from tts.build.server_kinds import ServerKind
 
 from .completion import datasets, deployments
@@ -73,8 +74,6 @@ _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 def usable(given: _Paths) -> _Paths:
     """The callback of options that take paths: refuses one that no file can have."""
-    from tts.base.input_files import Unreadable, require_path
-
     for path in given if isinstance(given, list) else [given]:
         try:
             require_path(str(path or ""))

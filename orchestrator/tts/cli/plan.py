@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from tts.base.errors import CheckpointError, ConfigError
+from tts.base.machine_limits import memory_limit
+from tts.build.deployment_edit import write_values
+from tts.build.openvino.memory import plan_host_memory
+from tts.build.resolve import resolve_models
+from tts.build.spec import Deployment, deployment_file, load_deployment
+from tts.build.started.command import command_of
+from tts.build.started.memory import budgets, is_known, plan_started
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.reports.console import consoles, say
+from tts.reports.memory_plan import (
+    print_budgets,
+    print_headroom,
+    print_host_memory,
+    print_memory_plan,
+    print_pools,
+)
+
+from .documents.deployments import gpu_memory, host_memory, plan_document
 from .json_output import print_json
 from .options import DeploymentArgument, JsonOption
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tts.build.spec import Deployment
 
 
 def plan(
@@ -25,14 +40,6 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
-    from tts.build.deployment_edit import write_values
-    from tts.build.resolve import resolve_models
-    from tts.build.spec import deployment_file, load_deployment
-    from tts.build.started.memory import is_known
-    from tts.build.tensorrt.memory_plan import plan_memory
-    from tts.reports.console import consoles, say
-    from tts.reports.memory_plan import print_headroom, print_memory_plan, print_pools
-
     out, _ = consoles()
     spec = load_deployment(deployment)
     if spec.engines() or not all(map(is_known, spec.started().values())):
@@ -45,8 +52,6 @@ def plan(
             return
     if not spec.engines():
         if as_json:
-            from .documents.deployments import plan_document
-
             print_json(plan_document(spec))
         return
     if spec.target == "openvino":
@@ -63,8 +68,6 @@ def plan(
     if file:
         write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})
     if as_json:
-        from .documents.deployments import gpu_memory, plan_document
-
         written = str(file) if file else None
         print_json(plan_document(spec, on_gpus=gpu_memory(planned, given), written=written))
     elif file:
@@ -74,11 +77,6 @@ def plan(
 
 
 def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    from tts.base.errors import CheckpointError, ConfigError
-    from tts.build.started.command import command_of
-    from tts.build.started.memory import budgets, plan_started
-    from tts.reports.memory_plan import print_budgets, print_memory_plan
-
     if write:
         raise ConfigError(
             f"Deployment {deployment.name!r}: its engines are started, with the memory that is "
@@ -100,8 +98,6 @@ def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json:
         for place, (role, spec) in enumerate(deployment.started().items())
     }
     if as_json:
-        from .documents.deployments import gpu_memory, plan_document
-
         memory = gpu_memory(planned, {}) if planned else None
         print_json(plan_document(deployment, on_gpus=memory, commands=lines))
         return
@@ -115,11 +111,6 @@ def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json:
 
 
 def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    from tts.base.errors import ConfigError
-    from tts.base.machine_limits import memory_limit
-    from tts.build.openvino.memory import plan_host_memory
-    from tts.reports.memory_plan import print_host_memory
-
     if write:
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is 'openvino', for which KV pools are not "
@@ -128,8 +119,6 @@ def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bo
         )
     plan, limit = plan_host_memory(deployment), memory_limit()
     if as_json:
-        from .documents.deployments import host_memory, plan_document
-
         print_json(plan_document(deployment, on_host=host_memory(plan, limit)))
         return
     print_host_memory(out, plan, limit)

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from tts.runs.compare import Baseline
+from tts.base import paths
+from tts.base.errors import RunError
+from tts.base.user_paths import is_there
+from tts.lab.bench.sharded_run import merge_runs
+from tts.lab.study.folder import is_study
+from tts.lab.study.measure import measure
+from tts.lab.study.study_run import finished_study
+from tts.reports.console import consoles, say
+from tts.reports.page.export import write_figures
+from tts.reports.page.of_runs import Report, follow, report_on
+from tts.reports.study_page import print_advice, study_report
+from tts.reports.terminal import listed_table, print_report
+from tts.reports.trace import write_trace
+from tts.runs.answers import answers_of, as_table
+from tts.runs.compare import Baseline, Comparison, compare
+from tts.runs.files import write_whole
+from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
+from tts.runs.groups import expand_groups
+from tts.runs.listing import list_runs
+from tts.runs.run import Run
 
 from .completion import runs as run_folders
+from .documents.runs import ReportDocument
 from .json_output import print_json
 from .options import JsonOption, usable
 
@@ -78,19 +97,6 @@ def report(
     costs, trees. Without a common problem the command fails. The page shows figures and search
     trees and opens without network. It is written to the run's folder, or beside those of several.
     """
-    from tts.base.errors import RunError
-    from tts.lab.study.folder import is_study
-    from tts.lab.study.measure import measure
-    from tts.lab.study.study_run import finished_study
-    from tts.reports.console import consoles, say
-    from tts.reports.page.export import write_figures
-    from tts.reports.page.of_runs import Report, report_on
-    from tts.reports.study_page import print_advice, study_report
-    from tts.reports.terminal import print_report
-    from tts.runs.compare import Comparison, compare
-
-    from .documents.runs import ReportDocument
-
     against = _baseline(baseline) if baseline else None
     if keep_up:
         if against:
@@ -144,8 +150,6 @@ def report(
 
 def _baseline(text: str) -> Baseline:
     """What `--baseline RUN[=NAME]` names; a folder's own name may hold an equals sign."""
-    from tts.runs.compare import Baseline
-
     folder, _, name = (text, "", "") if Path(text).exists() else text.rpartition("=")
     path = Path(folder or text)
     usable(path)
@@ -154,9 +158,6 @@ def _baseline(text: str) -> Baseline:
 
 def _follow(runs: list[Path], open_page: bool) -> bool:
     """Keep the page of a run up to date until the run ends; whether it is still to be opened."""
-    from tts.reports.console import say
-    from tts.reports.page.of_runs import follow
-
     if len(runs) != 1:
         raise typer.BadParameter("goes with one run", param_hint="--follow")
     said = ""
@@ -184,12 +185,6 @@ def list_recorded(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs that were recorded, newest first."""
-    from tts.base import paths
-    from tts.base.user_paths import is_there
-    from tts.reports.console import consoles, say
-    from tts.reports.terminal import listed_table
-    from tts.runs.listing import list_runs
-
     where = folder or paths.runs_dir()
     found = list_runs(where) if folder or is_there(where) else []
     if as_json:
@@ -210,11 +205,6 @@ def merge(
     ],
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
-    from tts.lab.bench.sharded_run import merge_runs
-    from tts.reports.console import say
-    from tts.reports.terminal import print_report
-    from tts.runs.compare import compare
-
     folder = merge_runs(shards, out)
     print_report(compare([folder]))
     say(f"figures and search trees, as a page: tts report --open {folder}")
@@ -249,12 +239,6 @@ def export(
 
     A finished run has both tables in its folder: answers.jsonl and answers.csv.
     """
-    from tts.base.errors import RunError
-    from tts.reports.console import say
-    from tts.runs.answers import answers_of, as_table
-    from tts.runs.files import write_whole
-    from tts.runs.run import Run
-
     _spare(run, to)
     named = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
     answers = answers_of(Run.load(run))
@@ -291,10 +275,6 @@ def trace(
     ] = None,
 ) -> None:
     """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
-    from tts.reports.console import say
-    from tts.reports.trace import write_trace
-    from tts.runs.groups import expand_groups
-
     runs = expand_groups([run])
     if to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
@@ -311,8 +291,6 @@ def trace(
 
 def _spare(run: Path, to: Path | None) -> None:
     """Refuse to write over what a run is made of; raises BadParameter."""
-    from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
-
     own = {(run / name).resolve() for name in (CONFIG, PROBLEMS, EVENTS, SUMMARY)}
     if to and to.expanduser().resolve() in own:
         raise typer.BadParameter(f"{to} is a part of the run itself", param_hint="--to")

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
 
+from tts.gateway.database import database_file
+from tts.gateway.observability.record import ServedRequest
+from tts.gateway.observability.request_log import as_json_lines, read_requests
+from tts.gateway.safety import KeyStore
+from tts.reports.console import consoles
+from tts.reports.sheet import Sheet, table
+
 from .completion import deployments
+from .documents.gateway import LoggedRequest
 from .json_output import print_json
 from .options import JsonOption, usable
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from tts.gateway.observability.record import ServedRequest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -65,11 +70,6 @@ def requests(
     as_json: JsonOption = False,
 ) -> None:
     """Show and export the requests that gateways have had, also while they run."""
-    from tts.gateway.database import database_file
-    from tts.gateway.observability.request_log import as_json_lines, read_requests
-    from tts.gateway.safety import KeyStore
-    from tts.reports.console import consoles
-
     if as_json and form != "table":
         raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
@@ -84,8 +84,6 @@ def requests(
         last=last,
     )
     if as_json:
-        from .documents.gateway import LoggedRequest
-
         print_json([LoggedRequest.of(record) for record in records])
     elif form == "table":
         names = {key.id: key.name for key in KeyStore(file).all()}
@@ -97,8 +95,6 @@ def requests(
 
 def _time(text: str | None, now: float, option: str) -> float | None:
     """Unix time of a date, or of so long ago."""
-    from datetime import datetime
-
     if text is None:
         return None
     if (unit := _UNITS.get(text[-1:])) and text[:-1].replace(".", "", 1).isdecimal():
@@ -114,8 +110,6 @@ def _time(text: str | None, now: float, option: str) -> float | None:
 
 def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> RenderableType:
     """The columns that have anything to say; `names` are those of the keys, by their ids."""
-    from tts.reports.sheet import Sheet, table
-
     words = ["time", "id", "model", "outcome", "key", "client", "replica"]
     tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
     times = ["gateway\nms", "first\nbyte s", "last\nbyte s"]

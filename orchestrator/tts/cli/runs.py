@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
-from tts.strategies.names import STRATEGY_NAMES
+from tts.base.input_files import Unreadable, is_file, require_path
+from tts.base.user_paths import is_folder
+from tts.base.yaml_text import parse_yaml
+from tts.build.spec import bundled_deployments, load_deployment
+from tts.datasets.answers import AnswerKind
+from tts.datasets.options import Shard
+from tts.datasets.rows import parse_columns
+from tts.lab.bench.group_run import resume_group, run_all
+from tts.lab.bench.sharded_run import run_on_ray
+from tts.lab.bench.single_run import default_deployment, resume_bench, run_bench, run_solve
+from tts.reports.console import say
+from tts.reports.live_tree import LiveTree
+from tts.reports.progress import Bars
+from tts.reports.terminal import print_answers, print_report
+from tts.runs.compare import Comparison, compare
+from tts.runs.config import FunctionSource, Limits, RunConfig
+from tts.runs.folder import PROBLEMS
+from tts.runs.groups import is_group
+from tts.scheduling import ScheduleName, SpeculationName
+from tts.session.function_files import names_function, source_of, sources_of
+from tts.strategies.names import STRATEGY_NAMES, TEXTS
 
 from .command import command_line
 from .completion import deployments, runs, strategies, strategies_or_all
+from .documents.runs import BenchDocument, SolveDocument
 from .json_output import print_json
 from .options import (
     DatasetOption,
@@ -22,27 +42,6 @@ from .options import (
     given_options,
     usable,
 )
-
-if TYPE_CHECKING:
-    from tts.runs.compare import Comparison
-    from tts.runs.config import FunctionSource
-
-
-class ScheduleChoice(StrEnum):
-    """The schedules, here as importing the scheduler takes too long for a help text."""
-
-    lockstep = "lockstep"
-    batched = "batched"
-    alternating = "alternating"
-    decoupled = "decoupled"
-
-
-Speculation = Literal["off", "auto", "always"]
-
-
-AnswerKind = Literal["text", "gsm8k", "number", "decimal-comma", "letter", "index"]
-"""How answers are written (tts.datasets.answers), here for the same reason."""
-
 
 ALL = "all"
 
@@ -108,10 +107,10 @@ _Endpoints = Annotated[
 ]
 
 SpeculationOption = Annotated[
-    Speculation,
+    SpeculationName,
     typer.Option(
         "--speculation",
-        metavar="|".join(get_args(Speculation)),
+        metavar="|".join(get_args(SpeculationName)),
         help="Fill the generator's empty slots with steps that may not be needed (schedules "
         "alternating and decoupled); auto: while it pays. The trees are the same.",
     ),
@@ -183,13 +182,13 @@ def bench(
         ),
     ] = None,
     schedule: Annotated[
-        ScheduleChoice,
+        ScheduleName,
         typer.Option(
             "--schedule",
             metavar="NAME",
-            help=f"In which order work is sent: {', '.join(ScheduleChoice)}.",
+            help=f"In which order work is sent: {', '.join(get_args(ScheduleName))}.",
         ),
-    ] = ScheduleChoice.decoupled,
+    ] = "decoupled",
     speculation: SpeculationOption = "auto",
     in_flight: Annotated[
         int | None,
@@ -247,18 +246,6 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
-    from tts.datasets.options import Shard
-    from tts.datasets.rows import parse_columns
-    from tts.lab.bench.group_run import resume_group, run_all
-    from tts.lab.bench.sharded_run import run_on_ray
-    from tts.lab.bench.single_run import resume_bench, run_bench
-    from tts.reports.console import say
-    from tts.reports.progress import Bars
-    from tts.reports.terminal import print_report
-    from tts.runs.compare import compare
-    from tts.runs.config import Limits, RunConfig
-    from tts.runs.groups import is_group
-
     servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
@@ -293,7 +280,7 @@ def bench(
             seed=seed,
             strategy=search,
             parameters=given_parameters(n, parameters),
-            schedule=schedule.value,
+            schedule=schedule,
             speculation=speculation,
             in_flight=in_flight,
             dataset_seed=dataset_seed,
@@ -363,12 +350,6 @@ def solve(
 
     Of a file every problem is solved, as by tts bench --dataset; answers are not needed in it.
     """
-    from tts.lab.bench.single_run import default_deployment, run_bench, run_solve
-    from tts.reports.console import say
-    from tts.reports.live_tree import LiveTree
-    from tts.runs.config import Limits, RunConfig
-    from tts.runs.folder import PROBLEMS
-
     *named, question = words
     is_file = _is_file_of_problems(question)
     if len(named) + (deployment is not None) > 1:
@@ -390,10 +371,6 @@ def solve(
     )
     servers = tuple(endpoints or ())
     if is_file:
-        from tts.reports.progress import Bars
-        from tts.reports.terminal import print_answers  # with the figures, a tenth of a second
-        from tts.runs.compare import compare
-
         with Bars() as observer:
             folder = run_bench(config, out, observer, endpoints=servers)
         found = compare([folder])
@@ -406,8 +383,6 @@ def solve(
     with LiveTree(question) as tree:
         result, folder = run_solve(question, config, out, tree, tree.step, endpoints=servers)
     if as_json:
-        from .documents.runs import SolveDocument
-
         print_json(SolveDocument.of(result, folder))
     else:
         tree.print_answer(result)
@@ -416,8 +391,6 @@ def solve(
 
 def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
     """The given options of `tts bench` that a run which goes on does not take."""
-    from tts.session.function_files import names_function
-
     taken = {"resume", "repair", "deployment", "verifier", "endpoints", "server", "as_json"}
     if all(map(names_function, strategies)):
         taken.add("strategy")
@@ -425,8 +398,6 @@ def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
 
 
 def _print_document(found: Comparison, folder: Path) -> None:
-    from .documents.runs import BenchDocument
-
     print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
 
 
@@ -436,10 +407,6 @@ def _is_file_of_problems(text: str) -> bool:
     Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
     is not there.
     """
-    from tts.base.input_files import Unreadable, is_file, require_path
-    from tts.base.user_paths import is_folder
-    from tts.build.spec import bundled_deployments
-
     try:
         require_path(text)
     except Unreadable:  # a question may be long, or begin with ~
@@ -487,9 +454,6 @@ def given_sources(
 
     Further strategies have the roles strategy-2, strategy-3 and so on.
     """
-    from tts.build.spec import load_deployment
-    from tts.session.function_files import names_function, source_of, sources_of
-
     own = filter(names_function, strategies)
     named = {f"strategy-{n}" if n > 1 else "strategy": each for n, each in enumerate(own, start=1)}
     if verifier is not None:
@@ -502,10 +466,6 @@ def given_sources(
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
     """A strategy's parameters as `--n` and `--set NAME=VALUE` give them."""
-    from tts.base.input_files import Unreadable
-    from tts.base.yaml_text import parse_yaml
-    from tts.strategies.names import TEXTS
-
     parameters: dict[str, Any] = {} if n is None else {"n": n}
     for assignment in assignments or []:
         name, separator, value = assignment.partition("=")

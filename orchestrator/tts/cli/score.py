@@ -7,8 +7,21 @@ from typing import Annotated
 
 import typer
 
+from tts.lab.scoring.calibrate import calibrate
+from tts.lab.scoring.calibration_file import writable_file, write_calibration
+from tts.lab.scoring.findings import findings_of
+from tts.lab.scoring.measurement import measure
+from tts.lab.scoring.score_run import ScoreRequest, score_chains
+from tts.lab.scoring.tables import write_tables
+from tts.reports.console import consoles, say
+from tts.reports.measurement import measurement_report, print_measurement
+from tts.reports.progress import Bars
+from tts.reports.rankings import print_rankings
+from tts.runs.verdicts import Finding
+
 from .command import command_line
 from .completion import datasets
+from .documents.scores import ScoreDocument
 from .json_output import print_json
 from .options import (
     DeploymentArgument,
@@ -86,18 +99,6 @@ def score(
     measured against them (docs/guides/know-your-verifier.md); candidates are ranked
     (docs/start/best-of-candidates.md).
     """
-    from tts.lab.scoring.calibrate import calibrate
-    from tts.lab.scoring.calibration_file import writable_file, write_calibration
-    from tts.lab.scoring.findings import findings_of
-    from tts.lab.scoring.measurement import measure
-    from tts.lab.scoring.score_run import ScoreRequest, score_chains
-    from tts.lab.scoring.tables import write_tables
-    from tts.reports.console import consoles, say
-    from tts.reports.measurement import measurement_report, print_measurement
-    from tts.reports.progress import Bars
-    from tts.reports.rankings import print_rankings
-    from tts.runs.verdicts import Finding
-
     if (file is None) == (dataset is None):
         raise typer.BadParameter(
             "give a file of chains, the folder of a run, or --dataset to sample them",
@@ -141,8 +142,6 @@ def score(
     names = write_tables(scored, measurement)
     is_written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
     if as_json:
-        from .documents.scores import ScoreDocument
-
         print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=is_written))
     else:
         stdout, _ = consoles()

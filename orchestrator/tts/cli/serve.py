@@ -6,6 +6,15 @@ from typing import Annotated
 
 import typer
 
+from tts.base.errors import ConfigError
+from tts.build.resolve import open_deployment
+from tts.checks.requirements import require_gpu
+from tts.reports.progress import ProgressLines
+from tts.serving.repository.render import require_something
+from tts.serving.server.lookup import stop_server
+from tts.serving.server.services import services_of
+from tts.serving.server.supervise import serve as supervise
+
 from .options import DeploymentArgument
 
 
@@ -23,15 +32,6 @@ def serve(
     Compiled engines are served by Triton, others by their own servers. One that dies is started
     again.
     """
-    from tts.base.errors import ConfigError
-    from tts.build.resolve import open_deployment
-    from tts.checks.requirements import require_gpu
-    from tts.reports.progress import ProgressLines
-    from tts.serving.repository.render import require_something
-    from tts.serving.server.lookup import stop_server
-    from tts.serving.server.services import services_of
-    from tts.serving.server.supervise import serve as supervise
-
     spec = open_deployment(deployment)
     if not spec.started():
         require_something(spec)

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
+from tts.base.errors import ConfigError
+from tts.base.user_paths import is_folder, is_there
+from tts.build.resolve import open_deployment
+from tts.build.spec import Deployment
+from tts.build.tensorrt.gpus import gpus_of
+from tts.build.tensorrt.placements import placed
+from tts.engines.simulated.gpus import Sharing
+from tts.lab.bench.simulated_run import (
+    PlacedRun,
+    SimulationOptions,
+    advice_of,
+    scenario_of,
+    simulate_placements,
+)
+from tts.lab.simulation.scenario import simulate as simulate_schedule
+from tts.reports.console import consoles, say
+from tts.reports.simulation import outcomes_table, print_placements
+from tts.scheduling import ScheduleName
 from tts.strategies.names import STRATEGY_NAMES
 
 from .completion import deployments, runs, strategies
+from .documents.deployments import PlacementsDocument, SimulateDocument
 from .json_output import print_json
 from .options import JsonOption, given_options, usable
-from .runs import ParametersOption, ScheduleChoice, SpeculationOption, given_parameters
+from .runs import ParametersOption, SpeculationOption, given_parameters
 
-if TYPE_CHECKING:
-    from tts.build.spec import Deployment
-
-
+_NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+_Schedule: Any = Enum("_Schedule", [(name, name) for name in _NAMES])  # type: ignore[misc]
+"""The schedules as an enum: of choices, typer takes lists of these alone."""
 Gpu = Literal["a100-80g", "h100", "h200"]
-
-
-Sharing = Literal["time-sliced", "overlapped"]
 
 
 def simulate(
@@ -92,7 +108,7 @@ def simulate(
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
     ] = 8,
     schedules: Annotated[
-        list[ScheduleChoice] | None,
+        list[_Schedule] | None,
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
     speculation: SpeculationOption = "auto",
@@ -136,13 +152,6 @@ def simulate(
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
     """
-    from tts.base.user_paths import is_folder, is_there
-    from tts.build.resolve import open_deployment
-    from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
-    from tts.lab.simulation.scenario import simulate as simulate_schedule
-    from tts.reports.console import consoles, say
-    from tts.reports.simulation import outcomes_table
-
     if placements:
         if deployment is None:
             raise typer.BadParameter("goes with a deployment", param_hint="--placements")
@@ -179,12 +188,10 @@ def simulate(
     )
     name, scenario = scenario_of(wanted, given_options(context))
     outcomes = []
-    for schedule in schedules or ScheduleChoice:
-        outcomes.append(simulate_schedule(scenario, schedule.value))
+    for schedule in [each.value for each in schedules or _Schedule]:
+        outcomes.append(simulate_schedule(scenario, schedule))
         say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s, simulated in {outcomes[-1].real_s:.1f} s")
     if as_json:
-        from .documents.deployments import SimulateDocument
-
         print_json(
             SimulateDocument(
                 deployment=scenario.deployment.name,
@@ -227,15 +234,6 @@ def print_best_placements(
     as_json: bool = False,
 ) -> None:
     """Simulate every placement on so many GPUs that fits, and print which is the fastest."""
-    from tts.base.errors import ConfigError
-    from tts.build.tensorrt.gpus import gpus_of
-    from tts.build.tensorrt.placements import placed
-    from tts.lab.bench.simulated_run import PlacedRun, advice_of, simulate_placements
-    from tts.reports.console import consoles, say
-    from tts.reports.simulation import print_placements
-
-    from .documents.deployments import PlacementsDocument
-
     deployment.compiled_pair()
     if deployment.target == "openvino":
         raise ConfigError(

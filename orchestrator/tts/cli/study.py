@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+from tts.lab.study.cells import FULL, QUICK
+from tts.lab.study.measure import measure
+from tts.lab.study.study_run import resume_study, run_study
+from tts.reports.console import consoles
+from tts.reports.progress import Bars
+from tts.reports.study_page import print_advice, study_report
+
 from .completion import runs
 from .options import DatasetOption, OptionalDeployment, ServerOption, given_options, usable
 
@@ -49,13 +56,6 @@ def study(
     compared with the deployment as it is; figures in report.html, advice in words
     (docs/guides/tune.md#study).
     """
-    from tts.lab.study.cells import FULL, QUICK
-    from tts.lab.study.measure import measure
-    from tts.lab.study.study_run import resume_study, run_study
-    from tts.reports.console import consoles
-    from tts.reports.progress import Bars
-    from tts.reports.study_page import print_advice, study_report
-
     with Bars() as observer:
         if resume is not None:
             if fixed := given_options(context) & {"quick", "dataset", "seed", "server", "out"}:

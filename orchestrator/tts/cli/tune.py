@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
+from tts.build.deployment_edit import require_writable, write_values
+from tts.build.spec import deployment_file
+from tts.lab.tuning.tune import tune as tune_engines
+from tts.reports.console import consoles
+from tts.reports.progress import Bars
+from tts.reports.tuning import print_change, print_tuned
+
 from .completion import datasets, runs
+from .documents.deployments import TuneDocument
 from .json_output import print_json
 from .options import DeploymentArgument, JsonOption, ServerOption, usable
 
@@ -61,13 +69,6 @@ def tune(
     Proposes generator.in_flight_requests and verifier.in_flight_tokens: the upper end of the
     interval in which throughput reaches 95% of its best (docs/guides/tune.md).
     """
-    from tts.build.deployment_edit import require_writable, write_values
-    from tts.build.spec import deployment_file
-    from tts.lab.tuning.tune import tune as tune_engines
-    from tts.reports.console import consoles
-    from tts.reports.progress import Bars
-    from tts.reports.tuning import print_change, print_tuned
-
     file = deployment_file(deployment)
     if write:
         require_writable(file)
@@ -82,8 +83,6 @@ def tune(
             observer=observer,
         )
     if as_json:
-        from .documents.deployments import TuneDocument
-
         if changed := bool(write and tuned.changes):
             write_values(file, tuned.changes)
         print_json(TuneDocument.of(str(file), tuned, written=changed))

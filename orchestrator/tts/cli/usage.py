@@ -9,6 +9,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from tts.gateway.database import database_file
+from tts.gateway.safety import KeyStore, read_usage
+from tts.gateway.safety.usage import COUNTS, totals
+from tts.reports.console import consoles, say
+from tts.reports.sheet import Sheet, table
+
 from .json_output import print_json
 from .options import JsonOption
 
@@ -42,12 +48,6 @@ def usage(
     as_json: JsonOption = False,
 ) -> None:
     """Add up the requests and tokens of each API key; days are UTC."""
-    from tts.gateway.database import database_file
-    from tts.gateway.safety import KeyStore, read_usage
-    from tts.gateway.safety.usage import COUNTS, totals
-    from tts.reports.console import consoles, say
-    from tts.reports.sheet import Sheet, table
-
     first = (since or datetime.now(UTC).replace(day=1)).strftime(DAY)
     last = until.strftime(DAY) if until else "9999-12-31"
     kinds = [each.value for each in By if each in (by or [By.key])]

@@ -9,7 +9,8 @@
 | answers.jsonl, answers.csv | the answers in it, as tables (`answers`) |
 | engine-steps/ | what the engines did per step (`engine_steps`) |
 
-A folder with `group.json` holds several runs, a folder each (`groups`).
+A folder with `group.json` holds several runs, a folder each (`groups`); one with `study.json` holds
+a study (`tts.lab.study.folder`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PROBLEMS = "problems.jsonl"
 EVENTS = "events.jsonl"
 SUMMARY = "summary.json"
 GROUP = "group.json"
+STUDY = "study.json"
 ANSWERS = {"jsonl": "answers.jsonl", "csv": "answers.csv"}
 """The tables of answers by their kind."""
 ENGINE_STEPS = "engine-steps"

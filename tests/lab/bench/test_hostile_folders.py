@@ -17,7 +17,7 @@ from tests.lab.bench.runs import ALL, WANTED, edit
 
 from tts.base.errors import RunError
 from tts.cli import app
-from tts.cli.ending import BUG, ended
+from tts.cli.ending import BUG, exit_code_of
 from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
@@ -235,7 +235,7 @@ def tts(monkeypatch, capfd, tmp_path):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["tts", *map(str, arguments)])
         try:
-            code = ended(app)
+            code = exit_code_of(app)
         except SystemExit as end:
             code = int(end.code or 0)
         said = "".join(capfd.readouterr())

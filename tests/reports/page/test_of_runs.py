@@ -85,7 +85,7 @@ def test_the_page_is_written_before_the_tables_which_nobody_may_read(runs, monke
     def refuse(found):
         raise BrokenPipeError
 
-    monkeypatch.setattr("tts.reports.terminal.print_report", refuse)
+    monkeypatch.setattr("tts.cli.report.print_report", refuse)
     tts("report", runs[0])
     assert (runs[0] / "report.html").exists()
 

@@ -23,12 +23,11 @@ from tts.base.errors import RunError
 from tts.base.user_paths import is_there
 from tts.build.server_kinds import ServerKind
 from tts.runs.files import refuse_link
-from tts.runs.folder import Json, damaged, read_json, refuse_begun, write_json, writing
+from tts.runs.folder import STUDY, Json, damaged, read_json, refuse_begun, write_json, writing
 
 from ..tuning.tune_file import RESULT
 from .cells import CellRun, Form
 
-STUDY = "study.json"
 VERSION = 1
 
 FigureRow = dict[str, str | int | float | bool | None]
