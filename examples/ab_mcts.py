@@ -203,7 +203,7 @@ class Trial:
 class AbMctsSearch(Search):
     """The state machine. Trial i begins when trials 0 to i - `parallel` have been told, in order.
 
-    Nothing is foreseen: where a chain branches off depends on scores that are not known yet.
+    It guesses nothing ahead: where a chain branches off depends on scores that are not known yet.
     """
 
     tree: Tree

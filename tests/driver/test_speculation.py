@@ -21,6 +21,7 @@ from tts.search import (
     DvtsConfig,
     Expand,
     Guess,
+    Hints,
     ResumedWork,
     Sampling,
     Stop,
@@ -93,14 +94,14 @@ def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
     assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
 
 
-class _Foresees:
-    """A search that foresees these nodes, and can expand those."""
+class _Guesses(Hints):
+    """A search that guesses these nodes, and can expand those."""
 
     def __init__(self, nodes=(), expandable=()):
         self.nodes, self.able = nodes, expandable
-        self.done = False
+        self.hints, self.done = self, False
 
-    def foresee(self, answered):
+    def guess(self, answered):
         for node in self.nodes:
             if node not in answered:
                 yield Guess(Expand(node, 1, Sampling(0.8, 1.0, 10)), 1, 0.5)
@@ -113,9 +114,6 @@ class _Foresees:
 
     def ask(self):
         return []
-
-    def needs(self):
-        return {}
 
 
 class _Lone:
@@ -172,14 +170,14 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, mode
         update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
     )
     tight = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
-    lone = _Lone(tight, _Foresees([(0, 0)]), {(0,): THOUGHT})
+    lone = _Lone(tight, _Guesses([(0, 0)]), {(0,): THOUGHT})
     assert [job.tokens for job in lone.run.guesses()] == [prompt + 1] * guessed
 
 
 def test_a_guess_continues_every_thought_above_it(models):
     """None of which the search has asked for yet: a run that is resumed knows them."""
     thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
-    lone = _Lone(models, _Foresees([(0, 0, 0, 0)]), thoughts)
+    lone = _Lone(models, _Guesses([(0, 0, 0, 0)]), thoughts)
     (job,) = lone.run.guesses()
     prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
     assert lone.run.context.generator_ids((0, 0, 0)).tolist() == [*prompt, 1, 2, 3]
@@ -192,7 +190,7 @@ def job_of(node, chance=1.0):
 
 
 def test_what_is_in_flight_or_answered_is_not_guessed_again(models):
-    search = _Foresees([(0, 0), (0, 1), (1, 0)], expandable={(0,), (1,)})
+    search = _Guesses([(0, 0), (0, 1), (1, 0)], expandable={(0,), (1,)})
     lone = _Lone(models, search, {(0,): THOUGHT, (1,): THOUGHT, (1, 0): THOUGHT})
     assert lone.guessed() == [(0, 0), (0, 1)]
     flying = job_of((0, 0))
@@ -209,7 +207,7 @@ def test_what_is_in_flight_or_answered_is_not_guessed_again(models):
 @settings(max_examples=amount(25, 100), deadline=None)
 @given(chance=st.floats(0.05, 1), outcomes=st.lists(st.booleans(), max_size=60))
 def test_trust_is_what_was_asked_for_over_what_was_expected(models, chance, outcomes):
-    lone = _Lone(models, _Foresees())
+    lone = _Lone(models, _Guesses())
     lone.decide(chance, outcomes)
     expected = (1 + sum(outcomes)) / (1 + chance * len(outcomes))
     assert lone.trust.factor == pytest.approx(min(1.0, expected))
@@ -226,7 +224,7 @@ def test_what_one_problem_shows_the_next_one_of_the_same_search_knows(tiny_deplo
 @given(seed=st.integers(0, 10**9))
 def test_every_guess_is_used_lost_or_given_up_once(models, seed):
     rng = random.Random(seed)
-    search = _Foresees(expandable={(0,), (1,), (2,)})
+    search = _Guesses(expandable={(0,), (1,), (2,)})
     lone = _Lone(models, search, {(root,): THOUGHT for root in range(3)})
     for root in range(3):
         lone.ask((root,))

@@ -131,7 +131,7 @@ def test_a_search_that_is_stopped_has_what_it_completed(config, advice, world, s
             break
         search.tell(answer(pending.pop(rng.randrange(len(pending))), world))
         pending += search.ask()
-        needs = search.needs()
+        needs = search.hints.needs()
         pending = [w for w in pending if isinstance(w, Expand) or needs.get(w.node, True)]
     finished = search.done
     found = search.stop()

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from tests.amounts import amount
 from tests.search.driving import END, STEP, beam_configs, build, drive, grow, worlds
 
-from tts.search import BeamSearchConfig, Fate, Generated, Scored, node_seed
-from tts.search.beam_search import UNREACHABLE, BeamSearch
-from tts.search.step_search import CandidateState
+from tts.search import BeamSearchConfig, Fate, Generated, Scored
+from tts.search.pruning import EarlyPruner
+from tts.search.step_search import CandidateState, Pruner
 
 
 def test_ties_are_broken_by_path_not_by_arrival():
@@ -23,9 +23,9 @@ def test_ties_are_broken_by_path_not_by_arrival():
 def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
     search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
     grow(search, (0.5, 0.2, 0.3, 0.1))
-    assert search.needs() == {(0, 0): True}
+    assert search.hints.needs() == {(0, 0): True}
     search.tell(Scored((0, 0), 1.0))  # min along the path: 0.5, which no sibling can beat
-    assert search.needs() == {(0, child): False for child in (1, 2, 3)}
+    assert search.hints.needs() == {(0, child): False for child in (1, 2, 3)}
     fates = [search.tree[0, child].fate for child in range(4)]
     assert fates == [Fate.EXPANDED, *[Fate.PRUNED] * 3]
     assert [work.node for work in search.ask()] == [(0, 0, child) for child in range(4)]
@@ -38,7 +38,9 @@ def test_siblings_that_tie_at_their_parents_minimum_rank_by_their_own_score():
     grow(search, (0.5, 0.2, 0.3, 0.1))
     for child, score in enumerate((0.7, 0.9, 0.6, 0.8)):
         search.tell(Scored((0, child), score))
-        assert all(search.needs().values()), "any of the others may still have the better score"
+        assert all(search.hints.needs().values()), (
+            "any of the others may still have the better score"
+        )
     assert [search.tree.path_score((0, child), "min") for child in range(4)] == [0.5] * 4
     assert {work.node[:2] for work in search.ask()} == {(0, 1)}
 
@@ -47,34 +49,31 @@ def test_no_active_beam_is_scored_once_enough_chains_have_ended():
     search = build(BeamSearchConfig(n=2, beam_width=1, num_iterations=3))
     grow(search, thoughts={(0,): END})
     search.tell(Scored((0,), 0.5))
-    assert all(search.needs().values()), "one completion is missing: the other beam goes on"
+    assert all(search.hints.needs().values()), "one completion is missing: the other beam goes on"
     search.tell(Scored((1,), 0.5))
     asked = grow(search, thoughts={(1, 0): END})
     assert asked == [(1, 0), (1, 1), (1, 0)], "the score of the second completion alone"
-    assert search.expandable() == set()
+    assert search.hints.expandable() == set()
     search.tell(Scored((1, 0), 0.5))
     assert search.done
     assert search.tree[1, 1].fate is Fate.PRUNED
 
 
-class LooksAtAll(BeamSearch):
-    """Beam search that after every step and score compares every candidate with the cutoff."""
+class LooksAtAll(Pruner):
+    """Compares every candidate with the cutoff after every step and score."""
 
-    def _pruned_below(self, pool, lowest):
-        return None
+    def __init__(self, search):
+        self.search = search
 
-    def _advanced(self, candidate):
-        pool = candidate.pool
-        ranked = [each.end for each in pool.ranked if each.active]
-        kept = [self._rank(node) for node in self._keep(ranked)]
-        cutoff = kept[-1] if len(kept) == self._kept else None
-        if self._enough(pool.ended):
-            cutoff = UNREACHABLE
-        for each in list(pool.candidates):
+    def may_prune(self, candidate):
+        return candidate.active
+
+    def advance(self, candidate):
+        cutoff = self.search.places(candidate.pool).cutoff
+        for each in list(candidate.pool.candidates):
             waits = each.state is CandidateState.SCORING and each.active
             if waits and cutoff is not None and each.best_rank > cutoff:
-                self._withdraw(each)
-        super()._advanced(candidate)
+                self.search.withdraw(each)
 
 
 @settings(max_examples=amount(37, 150), deadline=None)
@@ -83,8 +82,9 @@ def test_what_is_outranked_is_pruned_as_soon_as_if_every_candidate_were_looked_a
     config, world, shuffle
 ):
     runs = []
-    for kind in (BeamSearch, LooksAtAll):
-        search = kind(config, lambda node: node_seed(7, "p", node))
+    for pruner in (EarlyPruner, LooksAtAll):
+        search = build(config)
+        search.pruner = pruner(search)
         asked = drive(search, world, random.Random(shuffle))
         runs.append((asked, [(node.path, node.fate, node.score) for node in search.tree]))
     assert runs[0] == runs[1]

@@ -168,12 +168,12 @@ def test_a_request_is_held_to_what_is_left_in_the_order_of_asking(order):
     assert later == [17, 17]
 
 
-def test_a_spent_budget_foresees_nothing():
+def test_a_spent_budget_guesses_nothing():
     search = BudgetedSearch(build(SampleSearchConfig(n=2)), 1)
     search.ask()
     search.tell(Generated((0,), chain(1)))
-    assert list(search.foresee({})) == []
-    assert (0,) not in search.expandable()
+    assert list(search.hints.guess({})) == []
+    assert (0,) not in search.hints.expandable()
     assert not any(isinstance(work, Expand) for work in search.ask())
 
 

@@ -74,7 +74,7 @@ def test_every_search_goes_by_probabilities(config, world):
                 result = replace(result, score=round(result.score, 3) * scale)
             search.tell(result)
             pending += search.ask()
-            needs = search.needs()
+            needs = search.hints.needs()
             pending = [work for work in pending if needs.get(work.node, True)]
         return search.result()
 
@@ -108,7 +108,7 @@ def test_trees_that_a_monotone_map_of_the_scores_leaves_as_they_are(config, worl
                 result = replace(result, score=scale(round(result.score, 1)))
             search.tell(result)
             pending += search.ask()
-            needs = search.needs()
+            needs = search.hints.needs()
             pending = [work for work in pending if needs.get(work.node, True)]
         trees.append(search.result().tree.digest())
     assert trees[0] == trees[1]

@@ -109,8 +109,8 @@ def test_a_node_has_no_more_than_width_children_unless_all_are_spent(config, wor
             assert node.fate is Fate.EXPANDED
         elif node.path not in completed:
             assert node.fate in (Fate.PRUNED, Fate.SURPLUS)
-    assert not search.expandable()
-    assert not list(search.foresee({}))
+    assert not search.hints.expandable()
+    assert not list(search.hints.guess({}))
 
 
 def test_a_node_gets_another_child_until_one_is_good():
@@ -134,13 +134,13 @@ def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come
     assert len(outcomes) > 1
 
 
-def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
+def test_an_expansion_that_waits_for_others_of_its_wave_is_guessed_on():
     search = build(MctsConfig(n=3, parallel=3, width=3))
     grow(search, {(0,): 0.9, (1,): 0.9, (2,): 0.1, (0, 0): 0.7, (0, 1): 0.2})
     # all simulations have walked on; the children of 0 are ready, that of 1 is not
-    assert [g.work.node for g in search.foresee({}) if g.work.node[0] == 0] == [(0, 0, 0)]
-    assert {(0, 0), (1, 0)} <= search.expandable()
+    assert [g.work.node for g in search.hints.guess({}) if g.work.node[0] == 0] == [(0, 0, 0)]
+    assert {(0, 0), (1, 0)} <= search.hints.expandable()
     search.tell(Scored((1, 0), 0.1))
     assert (0, 0, 0) in {work.node for work in search.ask() if isinstance(work, Expand)}
-    assert (1, 0) in search.expandable(), "passed over, but a later simulation may turn to it"
-    assert (0, 0) not in search.expandable()
+    assert (1, 0) in search.hints.expandable(), "passed over, but a later simulation may turn to it"
+    assert (0, 0) not in search.hints.expandable()

@@ -87,7 +87,7 @@ def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, wor
     scores = [w for w in drive(search, world, random.Random(shuffle)) if isinstance(w, Score)]
     if not isinstance(config, BeamSearchConfig | DvtsConfig):
         assert not any(work.may_be_pruned for work in scores)
-        assert search.needs() == {}
+        assert search.hints.needs() == {}
     else:
         certain = [search.tree[work.node] for work in scores if not work.may_be_pruned]
         assert all(node.score is not None for node in certain if node.fate is Fate.PRUNED)
@@ -108,7 +108,7 @@ def drive_in_a_crowd(search: Search, world: int, order: random.Random):
                 held[work.node] = work
             else:
                 pending.append(work)
-        for node, need in search.needs().items():
+        for node, need in search.hints.needs().items():
             if need:
                 needed.append(node)
                 pending.append(held.pop(node))
@@ -119,7 +119,7 @@ def drive_in_a_crowd(search: Search, world: int, order: random.Random):
         if not pending:
             pending.append(held.pop(min(held)))
         search.tell(answer(pending.pop(order.randrange(len(pending))), world))
-    assert search.needs() == {}
+    assert search.hints.needs() == {}
     return needed, withdrawn
 
 

@@ -25,9 +25,9 @@ class Least(Search):
 def test_ask_tell_and_result_are_all_that_a_search_needs():
     search = Least()
     assert (search.done, search.tree) == (False, None)
-    assert search.needs() == {}
-    assert list(search.foresee({})) == []
-    assert (0,) not in search.expandable()
+    assert search.hints.needs() == {}
+    assert list(search.hints.guess({})) == []
+    assert (0,) not in search.hints.expandable()
     search.tell("anything")
     assert search.done
 

@@ -11,6 +11,7 @@ from tts.search import (
     Completion,
     Expand,
     Guess,
+    Hints,
     Sampling,
     Score,
     Search,
@@ -50,6 +51,10 @@ class One(Search):
 
 def with_method(name, function):
     return type("Mine", (One,), {name: function})
+
+
+def with_hint(name, function):
+    return with_method("hints", type("Clues", (Hints,), {name: function})())
 
 
 def asking(*work):
@@ -99,7 +104,8 @@ MISTAKES = {
         with_method("result", lambda self: SearchResult((Completion((0,), "", None),), Tree())),
         r"a completion at node \(0,\), whose chain is not in its tree",
     ),
-    "needs": (with_method("needs", lambda self: 3), "needs gave 3"),
+    "hints": (with_method("hints", 3), "hints is 3; it must be a tts.search.Hints"),
+    "needs": (with_hint("needs", lambda self: 3), "Clues.needs gave 3"),
     "tree": (with_method("tree", property(lambda self: {})), "raised AttributeError|tree is"),
 }
 
@@ -144,10 +150,10 @@ def test_a_ballot_that_fails_is_the_users_too(session):
 
 
 def test_a_guess_that_fails_is_raised_when_the_search_is_asked_next():
-    mine = with_method("foresee", lambda self, answered: iter([Guess(expand((1, 2)), 1, 1.0)]))
+    mine = with_hint("guess", lambda self, answered: iter([Guess(expand((1, 2)), 1, 1.0)]))
     search = own_search.OwnSearch(mine, mine)
-    assert list(search.foresee({})) == []
-    with pytest.raises(FunctionError, match=r"foresee asked for node \(1, 2\) before"):
+    assert list(search.hints.guess({})) == []
+    with pytest.raises(FunctionError, match=r"Clues.guess asked for node \(1, 2\) before"):
         search.ask()
 
 

@@ -191,7 +191,7 @@ class ProblemRun:
                 else:
                     self._ask_score(work, kind)
             asks = self.search.ask()
-        for node, needed in self.search.needs().items():
+        for node, needed in self.search.hints.needs().items():
             if not needed:
                 self._drop_score(node)
             elif pending := self._pending.get(self.context.score_key(node)):

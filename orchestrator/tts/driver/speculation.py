@@ -77,7 +77,9 @@ class SpeculativeRun(ProblemRun):
     def guesses(self) -> Iterator[Job]:
         """Expansions that may be sent ahead now, best first, as speculative jobs."""
         # a driver asks all its problems after every event, which has changed one of them
-        foreseen = self.search.foresee(self._known) if self._foreseen is None else self._foreseen
+        foreseen = (
+            self.search.hints.guess(self._known) if self._foreseen is None else self._foreseen
+        )
         self._foreseen, guesses = tee(foreseen)
         for guess in guesses:
             parent = guess.work.node[:-1]
@@ -120,7 +122,7 @@ class SpeculativeRun(ProblemRun):
 
     def _drop_lost(self) -> None:
         """Forget guesses below nodes that can no longer be expanded."""
-        expandable = self.search.expandable()
+        expandable = self.search.hints.expandable()
         for node, ahead in list(self._ahead.items()):
             if any(node[:depth] in expandable for depth in range(1, len(node))):
                 continue

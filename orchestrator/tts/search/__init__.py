@@ -2,16 +2,18 @@
 
 | module | job |
 |---|---|
-| thought | values: thoughts, node paths, their seeds, fates, scores and how they aggregate |
+| thought | values: thoughts, node paths, their seeds, fates, scores; requests and their answers |
 | tree | the nodes of one problem by path, their digest, and the completions of a search cut short |
 | protocol | `Search`: ask, tell, result, and the optional parts |
-| base | what strategies share: their parameters, and a search that grows a tree |
+| base | the parameters that strategies share |
+| step_search | the loop: candidates grow, are scored and decided in pools |
+| ahead | `Hints`: guesses at expansions, scores that are not needed; and resumed work |
+| step_hints | the hints of the loop |
+| pruning | candidates pruned before they are scored |
 | budget | a search whose tokens are limited |
 | calibration | the probabilities that scores stand for, as measured |
 | votes | the weight of each answer so far |
-| step_search | base of the tree strategies: candidates grow, are scored and decided in pools |
-| foresight | which expansions may be asked for next |
-| pruning | candidates pruned before they are scored |
+| seen_values | the range of a tree's values |
 | auto | the search for any budget, as it is advised |
 | advice | what a search is advised, and what came of it |
 | allocation | what the problems of a run are advised, by those before them |
@@ -22,6 +24,7 @@
 
 from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
 from .advice import Advice, Decision
+from .ahead import Guess, Hints, ResumedWork
 from .allocation import Allocation
 from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
@@ -30,33 +33,28 @@ from .budget import BudgetedSearch
 from .calibration import Calibration, Interval, ScoreMap, isotonic
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
 from .dvts import DvtsConfig, DvtsSearch
-from .foresight import ForesightSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
-from .protocol import (
-    Expand,
-    Generated,
-    Guess,
-    Limit,
-    ResumedWork,
-    Score,
-    Scored,
-    Search,
-    SearchResult,
-    Work,
-)
+from .protocol import Limit, Search, SearchResult
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
+from .step_hints import StepHints
+from .step_search import StepSearch
 from .thought import (
     Aggregation,
     Completion,
     Confidence,
+    Expand,
     Fate,
+    Generated,
     NodePath,
     Sampling,
+    Score,
+    Scored,
     SeedOf,
     Stop,
     Thought,
+    Work,
     node_seed,
     quantise,
     significant,
@@ -89,9 +87,9 @@ __all__ = [
     "DvtsSearch",
     "Expand",
     "Fate",
-    "ForesightSearch",
     "Generated",
     "Guess",
+    "Hints",
     "Interval",
     "Limit",
     "MctsConfig",
@@ -114,6 +112,8 @@ __all__ = [
     "SearchResult",
     "SeedOf",
     "StepConfig",
+    "StepHints",
+    "StepSearch",
     "Stop",
     "Thought",
     "Tree",

@@ -56,11 +56,10 @@ class AdaptiveVoteSearch(SampleSearch):
 
     def _more(self) -> int:
         """The next round, unless the vote is decided."""
-        for chain in range(self._voted, self._wanted):
-            chain_end = self._completion(self._leaves[chain])
-            self._votes.add(chain_end.text, chain_end.weight if self.config.scored else 1.0)
-        self._voted = self._wanted
-        return 0 if self._decided else min(self.config.batch, self.config.n - self._wanted)
+        for chain in map(self._completion, self._ends[self._voted :]):
+            self._votes.add(chain.text, chain.weight if self.config.scored else 1.0)
+        self._voted = len(self._ends)
+        return 0 if self._decided else min(self.config.batch, self.config.n - self._voted)
 
     @property
     def _decided(self) -> bool:

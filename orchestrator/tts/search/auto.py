@@ -13,7 +13,7 @@ came of it (`Decision`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -22,12 +22,11 @@ from .advice import Advice, Decision, EndedBy
 from .base import SearchConfig
 from .budget import Critiques
 from .calibration import Calibration
-from .mcts import MctsConfig, MctsSearch, SeenValues
-from .protocol import Generated, Guess, Scored, Search, SearchResult, Work
-from .rebase import RebaseConfig, RebaseSearch
-from .step_search import Candidate, Pool
-from .thought import Completion, NodePath, SeedOf, Thought, significant
-from .tree import Node, Tree
+from .mcts import MctsConfig, MctsSearch
+from .protocol import Search, SearchResult
+from .rebase import RebaseConfig, RebaseSearch, Rounds
+from .thought import Completion, Generated, NodePath, Scored, SeedOf, Work, significant
+from .tree import Tree
 from .votes import AnswerOf, Votes
 
 DOUBT = significant(0.05)
@@ -70,6 +69,7 @@ class AutoSearch(Search):
         self.advice = advice
         self._ending = Ending(advice, Votes(answer_of))
         self._search = self._searcher(seed)
+        self.hints = self._search.hints
         self.tree = self._search.tree
         self.tree.calibration = calibration
         self._result: SearchResult | None = None
@@ -100,24 +100,17 @@ class AutoSearch(Search):
         assert self._result is not None
         return self._result
 
-    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """See Search."""
-        return self._search.foresee(answered) if not self._result else iter(())
-
-    def expandable(self) -> Container[NodePath]:
-        """See Search."""
-        return self._search.expandable() if not self._result else ()
-
-    def _searcher(self, seed: SeedOf) -> _Mcts | _Rounds:
+    def _searcher(self, seed: SeedOf) -> MctsSearch | RebaseSearch:
         # however many steps a problem takes, its chains come to their ends
         common = {name: getattr(self.config, name) for name in SearchConfig.model_fields}
         common["finish"] = "eos"
         advice, most = self.advice, self.config.n
         if advice.method == "mcts":
             tree = common | {"n": most, "parallel": advice.parallel}
-            return _Mcts(MctsConfig.model_validate(tree), seed, self._ending)
-        rounds = RebaseConfig.model_validate(common | {"n": min(advice.width, most)})
-        return _Rounds(rounds, most, seed, self._ending, whole=advice.method == "vote")
+            return MctsSearch(MctsConfig.model_validate(tree), seed, self._ending.reached)
+        rounds = Rounds(self._ending.reached, most, whole=advice.method == "vote")
+        n = min(advice.width, most)
+        return RebaseSearch(RebaseConfig.model_validate(common | {"n": n}), seed, rounds)
 
     def _end(self, completions: tuple[Completion, ...], by: EndedBy) -> None:
         tokens = self.tree.tokens + self._ending.critiques.tokens
@@ -172,70 +165,3 @@ class Ending:
         elif not first and len(self._voted) >= UNANSWERED:
             self.by = "no votes"
         return full or self.by != "n"
-
-
-class _Mcts(MctsSearch):
-    """MCTS until the ending is reached."""
-
-    def __init__(self, config: MctsConfig, seed: SeedOf, ending: Ending) -> None:
-        self._ending = ending
-        self._tokens = self._counted = 0
-        """Tokens of the tree, and completions that have voted: it is looked at in every wave."""
-        super().__init__(config, seed)
-
-    def _grow(self, candidate: Candidate, result: Generated) -> None:
-        super()._grow(candidate, result)
-        grown = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
-        self._tokens += sum(len(node.thought.token_ids) for node in grown if node.thought)
-
-    def _may_end(self) -> bool:
-        new = self._completed[self._counted :]
-        self._counted = len(self._completed)
-        return self._ending.reached(list(map(self._completion, new)), self._tokens)
-
-
-class _Rounds(RebaseSearch):
-    """Rounds of REBASE until the ending is reached, each of them a search of its own.
-
-    Rounds are independent of one another, so what they vote for tells how sure the answer is, and a
-    hard problem can get many. With `whole`, a round is independent chains.
-    """
-
-    def __init__(
-        self, config: RebaseConfig, most: int, seed: SeedOf, ending: Ending, *, whole: bool
-    ) -> None:
-        """`config.n` are the chains of a round, `most` those of all rounds."""
-        self._ending = ending
-        self._whole = whole
-        self._chains = 0
-        self._most = most
-        self._earlier: list[Node] = []
-        """Completions of earlier rounds."""
-        self._values = SeenValues()
-        super().__init__(config, seed)
-
-    def _decide(self, pool: Pool) -> None:
-        for candidate in pool.candidates:
-            self._values.extend(self._path_score(candidate.end))
-        super()._decide(pool)
-
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """As in REBASE, with values normalised between the least and the most seen in the tree."""
-        return super()._shares([self._values.normalised(score) for score in scores])
-
-    def _open_root(self) -> None:
-        """Begin the next round."""
-        first = self._chains
-        self._chains += self.config.n
-        self._open(((child,) for child in range(first, self._chains)), whole=self._whole)
-
-    def _finish(self, completed: Sequence[Node]) -> None:
-        """A round is over."""
-        self._earlier += completed
-        ends = list(map(self._completion, completed))
-        full = self._chains + self.config.n > self._most
-        if self._ending.reached(ends, self.tree.tokens, full):
-            super()._finish(self._earlier)
-        else:
-            self._completed = []
-            self._open_root()

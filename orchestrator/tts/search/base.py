@@ -1,15 +1,14 @@
-"""What strategies share: their parameters, and a search that grows a tree."""
+"""The parameters that strategies share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .protocol import Search, SearchResult, Work
-from .thought import Aggregation, Completion, Sampling, SeedOf
-from .tree import Tree, completions_so_far
+from .protocol import Search
+from .thought import Aggregation, Sampling, SeedOf
 from .votes import AnswerOf
 
 
@@ -59,6 +58,14 @@ class SearchConfig(BaseModel, ABC):
         """Whether it asks for scores of steps, and not of whole answers alone."""
         return True
 
+    def is_last(self, iteration: int) -> bool:
+        """Whether this is the last iteration; they count from 1. By default there is one."""
+        return True
+
+    def is_whole(self, iteration: int) -> bool:
+        """Whether this iteration generates to the end of the sequence."""
+        return True
+
     @property
     def sampling(self) -> Sampling:
         """How every request is sampled."""
@@ -91,7 +98,7 @@ class StepConfig(SearchConfig):
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
 
     def is_last(self, iteration: int) -> bool:
-        """Whether this is the last iteration; they count from 1."""
+        """Whether this is the last iteration."""
         return iteration == self.num_iterations
 
     def is_whole(self, iteration: int) -> bool:
@@ -114,43 +121,3 @@ class WidthConfig(StepConfig):
                 f"as {more}; or take --set beam_width={self.n}"
             )
         return self
-
-
-AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
-
-
-class TreeSearch(Search, Generic[AnyConfig]):
-    """Base of the built-in strategies: collects what is asked, and builds the result.
-
-    A strategy defines `tell`, which appends to `_asks` and finally calls `_end`.
-    """
-
-    tree: Tree
-
-    def __init__(self, config: AnyConfig) -> None:
-        self.config = config
-        self.tree = Tree()
-        self._asks: list[Work] = []
-        self._result: SearchResult | None = None
-
-    def ask(self) -> list[Work]:
-        """The work wanted now and not asked before."""
-        asks, self._asks = self._asks, []
-        return asks
-
-    def result(self) -> SearchResult | None:
-        """The completions, best first (unscored: by path)."""
-        return self._result
-
-    def stop(self) -> SearchResult:
-        """See Search; n completions at most."""
-        if self._result is None:
-            n, how = self.config.n, self.config.agg_strategy
-            self._end(completions_so_far(self.tree, how, n))
-        assert self._result is not None
-        return self._result
-
-    def _end(self, completions: tuple[Completion, ...]) -> None:
-        """The search is over: these come out, and what is told from now on changes nothing."""
-        self._result = SearchResult(completions, self.tree)
-        self._asks.clear()

@@ -16,15 +16,15 @@ Differences from search-and-learn are listed in docs/reference/strategies.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 from .base import WidthConfig
 from .protocol import Search
-from .pruning import PruningSearch
-from .step_search import Candidate, Pool
+from .pruning import EarlyPruner
+from .step_hints import StepHints, best_get
+from .step_search import Candidate, Places, Pool, StepSearch
 from .thought import Fate, NodePath, SeedOf
-from .tree import Node, Rank
+from .tree import Node
 from .votes import AnswerOf
 
 
@@ -41,29 +41,36 @@ class BeamSearchConfig(WidthConfig):
         return BeamSearch(self, seed)
 
 
-UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
-"""A rank that is better than that of any candidate."""
-
-
-class BeamSearch(PruningSearch[BeamSearchConfig]):
+class BeamSearch(StepSearch[BeamSearchConfig]):
     """Keeps the n/beam_width best of each iteration's n candidates."""
 
     def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed, kept=config.n // config.beam_width)
+        super().__init__(config, seed)
+        self._kept = config.n // config.beam_width
         self._completed: list[Node] = []
+        self.pruner = EarlyPruner(self)
+        self.hints = StepHints(self, best_get(config.beam_width, kept=self._kept))
         self._open((child,) for child in range(config.n))
 
+    def places(self, pool: Pool) -> Places:
+        """The rule: the best active beams go on; none once enough chains have ended."""
+        complete = len(self._completed) + pool.inactive >= self.config.n
+        if complete and not self.config.sort_completed:
+            return Places(0, ())
+        beams = pool.ranked_active
+        return Places(self._kept, self._distinct(beams) if self.config.filter_duplicates else beams)
+
     def _decide(self, pool: Pool) -> None:
-        active, ended = self._active_and_ended(pool)
+        beams = [candidate.end for candidate in self.places(pool).winners]
+        active, ended = pool.active_and_ended
         self._completed += ended
-        kept = self._keep(active) if not self._enough() else []
         for node in active:
             node.fate = Fate.PRUNED
-        for node in kept:
+        for node in beams:
             node.fate = Fate.EXPANDED
-        if kept:
-            self._open(self._children(kept), after=pool)
+        if beams:
+            self._open(self._children(beams), after=pool)
             return
         if self.config.sort_completed:
             self._completed.sort(key=self._rank)
@@ -71,52 +78,19 @@ class BeamSearch(PruningSearch[BeamSearchConfig]):
             node.fate = Fate.SURPLUS
         self._finish(self._completed[: self.config.n])
 
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        return [self.config.beam_width if place < self._kept else 0 for place in range(len(scores))]
+    def _distinct(self, ranked: Sequence[Candidate]) -> list[Candidate]:
+        """The best candidate of each text, as many as may go on."""
+        first: dict[str, Candidate] = {}
+        for candidate in ranked:
+            first.setdefault(self.tree.text(candidate.end.path), candidate)
+            if len(first) == self._kept:
+                break
+        return list(first.values())
 
-    def _cutoff(self, pool: Pool) -> Rank | None:
-        """The rank of the last beam that will be kept, if no better ones come."""
-        if self._enough(pool.ended):
-            return UNREACHABLE
-        if len(pool.ranked_active) < self._kept:
-            return None
-        if not self.config.filter_duplicates:
-            return pool.ranked_active[self._kept - 1].rank
-        active = (candidate.end for candidate in pool.ranked_active)
-        last_kept = next(islice(self._eligible(active), self._kept - 1, None), None)
-        return self._rank(last_kept) if last_kept else None
-
-    def _pruned_below(self, pool: Pool, lowest: float) -> Rank | None:
-        """The cutoff, once it may be out of reach of any candidate."""
-        ranked, last = pool.ranked_active, self._kept - 1
-        reached = len(ranked) > last and ranked[last].expected_score >= lowest
-        return self._cutoff(pool) if reached or self._enough(pool.ended) else None
-
-    def _may_be_pruned(self, candidate: Candidate) -> bool:
-        return candidate.active  # ended ones are completions
-
-    def _enough(self, ended: int = 0) -> bool:
-        """Whether no beam is kept once `ended` more chains have ended."""
-        complete = len(self._completed) + ended >= self.config.n
-        return complete and not self.config.sort_completed
-
-    def _keep(self, ranked: list[Node]) -> list[Node]:
-        return list(islice(self._eligible(ranked), self._kept))
-
-    def _eligible(self, ranked: Iterable[Node]) -> Iterator[Node]:
-        """The ranked beams that may be kept: all of them, or the first of each text."""
-        texts = set()
-        for node in ranked:
-            if self.config.filter_duplicates:
-                if (text := self.tree.text(node.path)) in texts:
-                    continue
-                texts.add(text)
-            yield node
-
-    def _children(self, kept: list[Node]) -> list[NodePath]:
-        """Paths of n new nodes, dealt out to the kept beams in turn, best first."""
+    def _children(self, beams: list[Node]) -> list[NodePath]:
+        """Paths of n new nodes, dealt out to the beams in turn, best first."""
         return [
             (*parent.path, child)
-            for rank, parent in enumerate(kept)
-            for child in range(len(range(rank, self.config.n, len(kept))))
+            for rank, parent in enumerate(beams)
+            for child in range(len(range(rank, self.config.n, len(beams))))
         ]

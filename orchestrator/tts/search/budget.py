@@ -31,8 +31,9 @@ from collections import deque
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
-from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
-from .thought import NodePath, Thought
+from .ahead import Guess, Hints
+from .protocol import Search, SearchResult
+from .thought import Expand, Generated, NodePath, Score, Scored, Thought, Work
 
 FIRST = 4
 """Expansions that go out before the length of any is known."""
@@ -46,19 +47,21 @@ class BudgetedSearch(Search):
     last.
     """
 
+    hints: BudgetedHints
+
     def __init__(
-        self, inner: Search, tokens: int, *, foresees: bool = True, writes: bool = False
+        self, inner: Search, tokens: int, *, guesses: bool = True, writes: bool = False
     ) -> None:
         """`inner` must not have been asked or told anything yet; `tokens` is 1 or more.
 
-        `foresees`: whether expansions may be sent before `inner` asks for them, beyond the budget.
+        `guesses`: whether expansions may be sent before `inner` asks for them, beyond the budget.
         `writes`: whether the verifier writes, so that the first score is waited for: it shows what
         scores cost.
         """
         self.tree = inner.tree
         self._inner = inner
         self._budget = self._left = tokens
-        self._foresees, self._writes = foresees, writes
+        self._writes = writes
         self._told = 0
         """Expansions that are part of the tree."""
         self._written = 0
@@ -74,13 +77,13 @@ class BudgetedSearch(Search):
         self._held: deque[Expand] = deque()
         """Expansions that were asked for and have not gone out, oldest first."""
         self._asks: list[Work] = []
-        self._needs: dict[NodePath, bool] = {}
         self._lost = 0
         """Tokens of answers that did not become part of the tree."""
         self._late: set[NodePath] = set()
         """Expansions that had gone out, unanswered, when the budget was spent."""
         self._asked: dict[_Key, None] = {}
         """Requests of the search without an answer so far, in the order of asking."""
+        self.hints = BudgetedHints(inner, self._asked, guesses=guesses)
         self._arrived: dict[_Key, Generated | Scored] = {}
         """Answers that wait for those asked for before them."""
         self._result: SearchResult | None = None
@@ -113,21 +116,6 @@ class BudgetedSearch(Search):
         )
         self._asks.clear()
         return self._result
-
-    def needs(self) -> dict[NodePath, bool]:
-        """See Search."""
-        needs, self._needs = self._needs, {}
-        return {
-            node: need for node, need in needs.items() if not need or (True, node) in self._asked
-        }
-
-    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """See Search; nothing is foreseen once the budget is spent."""
-        return self._inner.foresee(answered) if self._left and self._foresees else iter(())
-
-    def expandable(self) -> Container[NodePath]:
-        """See Search."""
-        return self._inner.expandable() if self._left else ()
 
     def _tell_in_order(self) -> None:
         """Tell the search all that is due, and end it when that was the last."""
@@ -177,6 +165,7 @@ class BudgetedSearch(Search):
         self._left = max(0, self._left - tokens)
         if self._left:
             return
+        self.hints.is_spent = True
         self._held.clear()
         for key in [key for key in self._asked if not key[0]]:
             if isinstance(answer := self._arrived.get(key), Generated):
@@ -216,8 +205,8 @@ class BudgetedSearch(Search):
         """Collect what the search wants after what it was told last, in its order."""
         self._result = self._inner.result()
         self.tree = self._inner.tree
-        for node, needed in self._inner.needs().items():
-            self._needs[node] = needed
+        for node, needed in self._inner.hints.needs().items():
+            self.hints.latest[node] = needed
             if not needed:
                 self._withdraw((True, node))
         for work in self._inner.ask():
@@ -238,6 +227,32 @@ class BudgetedSearch(Search):
         self._asked.pop(key, None)
         self._arrived.pop(key, None)
         self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]
+
+
+class BudgetedHints(Hints):
+    """The hints of the search behind a budget; it expands nothing once the budget is spent."""
+
+    def __init__(self, inner: Search, requests: Container[_Key], *, guesses: bool) -> None:
+        """`requests` are those without an answer; `guesses`: whether to hand on guesses at all."""
+        self._inner, self._requests, self._guesses = inner, requests, guesses
+        self.latest: dict[NodePath, bool] = {}
+        """The needs of the search behind it that nobody has fetched."""
+        self.is_spent = False
+        """Whether nothing is left of the budget."""
+
+    def needs(self) -> dict[NodePath, bool]:
+        """See Hints."""
+        needs, self.latest = self.latest, {}
+        return {n: need for n, need in needs.items() if not need or (True, n) in self._requests}
+
+    def guess(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """See Hints."""
+        hands_on = self._guesses and not self.is_spent
+        return self._inner.hints.guess(answered) if hands_on else iter(())
+
+    def expandable(self) -> Container[NodePath]:
+        """See Hints."""
+        return () if self.is_spent else self._inner.hints.expandable()
 
 
 class Critiques:

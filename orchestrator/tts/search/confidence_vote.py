@@ -17,21 +17,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
-from .protocol import Expand, Generated, Search
+from .protocol import Search
 from .sampling import SampleSearch, SampleSearchConfig
 from .thought import (
     CONFIDENCE_UNIT,
     Completion,
     Confidence,
+    Expand,
     Fate,
     NodePath,
     SeedOf,
-    Stop,
     significant,
 )
+from .tree import Node, Rank
 from .votes import AnswerOf
 
 LEAST = -100.0
@@ -41,17 +43,17 @@ LEAST = -100.0
 class ConfidenceWatch:
     """Follows a chain's tokens as they come: its weakest window, and whether it is to end."""
 
-    def __init__(self, asked: Confidence) -> None:
-        self._asked = asked
+    def __init__(self, request: Confidence) -> None:
+        self._request = request
         self._sums = [0.0]
-        """Of the first 0, 1, 2, ... log-probabilities."""
+        """Sums of the first 0, 1, 2, ... log-probabilities."""
         self._weakest: float | None = None
         self.cut = False
         """Whether a window fell below the floor."""
 
     def take(self, log_probs: Sequence[float]) -> int:
         """Take in the next tokens' log-probabilities; how many of them belong to the chain."""
-        window, floor = self._asked.window, self._asked.floor
+        window, floor = self._request.window, self._request.floor
         for place, value in enumerate(log_probs):
             if self.cut:
                 return place
@@ -66,7 +68,7 @@ class ConfidenceWatch:
     @property
     def ends_chains(self) -> bool:
         """Whether there is a floor, so that tokens are wanted as they come."""
-        return self._asked.floor is not None
+        return self._request.floor is not None
 
     @property
     def weakest(self) -> float | None:
@@ -104,43 +106,41 @@ class ConfidenceVoteSearch(SampleSearch):
 
     def _more(self) -> int:
         """The warm-up, then all others."""
-        if not self._wanted:
+        if not self._ends:
             return min(self.config.warm_up, self.config.n)
         if self._floor is None:
-            reached = sorted(map(self._confidence, self._leaves.values()), reverse=True)
-            self._floor = reached[math.ceil(significant(self.config.keep * len(reached))) - 1]
-        return self.config.n - self._wanted
+            confidences = sorted(map(self._confidence, self._ends), reverse=True)
+            share = significant(self.config.keep * len(confidences))
+            self._floor = confidences[math.ceil(share) - 1]
+        return self.config.n - len(self._ends)
 
-    def _expand(self, path: NodePath) -> Expand:
+    def request(self, path: NodePath, *, whole: bool) -> Expand:
+        """The request of a chain, which ends below the floor."""
         watched = Confidence(self.config.window, self._floor)
-        return Expand(path, self._seed(path), self.config.sampling, True, watched)
+        return replace(super().request(path, whole=whole), confidence=watched)
 
-    def _grow(self, result: Generated) -> None:
-        super()._grow(result)
-        end = self.tree[self._generated[result.node[0]]]
-        if end.thought and end.thought.stop is Stop.CUT:
-            end.fate = Fate.PRUNED
-
-    def _ranked(self) -> tuple[Completion, ...]:
+    def _finish(self, completed: Sequence[Node]) -> None:
+        """End the search with the chains that reach the floor."""
         floor = -math.inf if self._floor is None else self._floor
-        voting = []
-        for path in sorted(self._leaves.values()):
-            if self._confidence(path) >= floor and self.tree[path].fate is Fate.COMPLETED:
-                voting.append(path)
+        voters = []
+        for node in completed:
+            if self._confidence(node) >= floor and node.fate is Fate.COMPLETED:
+                voters.append(node)
             else:
-                self.tree[path].fate = Fate.PRUNED
-        voting.sort(key=lambda path: (-self._confidence(path), path))
-        return tuple(map(self._completion, voting))
+                node.fate = Fate.PRUNED
+        super()._finish(voters)
 
-    def _completion(self, leaf: NodePath) -> Completion:
-        probability = significant(math.exp(self._confidence(leaf)))
-        return Completion(leaf, self.tree.text(leaf), probability)
+    def _rank(self, node: Node) -> Rank:
+        return -self._confidence(node), 0.0, node.path
 
-    def _confidence(self, path: NodePath) -> float:
-        """That of the chain which ends there."""
-        thought = self.tree[path].thought
-        assert thought is not None
-        return -math.inf if thought.confidence is None else thought.confidence
+    def _completion(self, node: Node) -> Completion:
+        probability = significant(math.exp(self._confidence(node)))
+        return Completion(node.path, self.tree.text(node.path), probability)
+
+    def _confidence(self, node: Node) -> float:
+        """The confidence of the chain that ends in a node."""
+        assert node.thought is not None
+        return -math.inf if node.thought.confidence is None else node.thought.confidence
 
 
 def _rounded(confidence: float) -> float:

@@ -34,12 +34,16 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from .base import StepConfig
-from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import Pool
-from .thought import Fate, NodePath, SeedOf, significant
+from .seen_values import SeenValues
+from .step_hints import StepHints, best_get
+from .step_search import Pool, StepSearch
+from .thought import Completion, Fate, NodePath, SeedOf, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
+
+MayEnd = Callable[[Sequence[Completion], int], bool]
+"""Whether a search may end, given its new completions and the tokens of its tree."""
 
 
 class MctsConfig(StepConfig):
@@ -87,12 +91,13 @@ Simulation = list[NodeVisits]
 """The nodes on a simulation's way, from the root to where it stands."""
 
 
-class MctsSearch(ForesightSearch[MctsConfig]):
+class MctsSearch(StepSearch[MctsConfig]):
     """Runs simulations in waves; the children that a wave opens below one node are a pool."""
 
-    def __init__(self, config: MctsConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
+    def __init__(self, config: MctsConfig, seed: SeedOf, may_end: MayEnd | None = None) -> None:
+        """`may_end` is asked before each wave; by default all n simulations come to their ends."""
         super().__init__(config, seed)
+        self._may_end = may_end
         self._root = NodeVisits(Node(()))
         self._begun = 0
         """Number of simulations that have begun."""
@@ -111,25 +116,24 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         """The nodes at which chains have ended, whether or not a simulation came there."""
         self._completed: list[Node] = []
         """The chains that simulations completed, in that order."""
+        self._reported = self._tokens = 0
+        """Completed chains that `may_end` has seen; tokens of the tree."""
+        # most of the time, the best of the new children gets the next child; a later simulation may
+        # turn to any node that has no children yet
+        self.hints = StepHints(self, best_get(1, kept=1), self._unexpanded.keys())
         self._next_wave()
-
-    def expandable(self) -> set[NodePath]:
-        """A later simulation may turn to any node that has no children yet."""
-        return super().expandable() | self._unexpanded.keys()
-
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """The best of the new children gets the next child, most of the time."""
-        return [1 if rank == 0 else 0 for rank in range(len(scores))]
 
     def _decide(self, pool: Pool) -> None:
         """The children of one node are ready; the last ones of a wave let the next begin."""
         self._ready.append(pool)
-        self._undecided[pool.key] = pool
+        self.undecided[pool.key] = pool
         place = self._expanding.pop(pool.key)
         place.opening = 0
         for candidate in pool.candidates:
             value = self._path_score(candidate.end)
             self._values.extend(value)
+            new = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
+            self._tokens += sum(len(node.thought.token_ids) for node in new if node.thought)
             child = NodeVisits(candidate.end, pool, ended=not candidate.active, total=value)
             place.children.append(child)
             if child.ended:
@@ -146,7 +150,7 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         """
         for pool in sorted(self._ready, key=lambda pool: pool.key):  # not as timing had it
             self._learn(pool)
-            del self._undecided[pool.key]
+            del self.undecided[pool.key]
         self._ready.clear()
         walking, self._under_way = self._under_way, []
         for simulation in walking:
@@ -154,15 +158,19 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         while len(self._under_way) < self.config.parallel and self._begun < self.config.n:
             self._begun += 1
             self._walk([self._root])
-        if not self._under_way or self._may_end():
-            self._come_out()
+        if not self._under_way or self._ends_here():
+            self._finish_all()
             return
         for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
             self._expand(place)
 
-    def _may_end(self) -> bool:
-        """Whether a wave that could begin need not: a search built on this one may end before n."""
-        return False
+    def _ends_here(self) -> bool:
+        """Whether a wave that could begin need not."""
+        if self._may_end is None:
+            return False
+        new = self._completed[self._reported :]
+        self._reported = len(self._completed)
+        return self._may_end(list(map(self._completion, new)), self._tokens)
 
     def _learn(self, pool: Pool) -> None:
         """Compare the children of an expansion with their parent."""
@@ -213,7 +221,7 @@ class MctsSearch(ForesightSearch[MctsConfig]):
         children = ((*place.node.path, first + child) for child in range(place.opening))
         self._open(children, after=place.pool, key=self._expansions)
 
-    def _come_out(self) -> None:
+    def _finish_all(self) -> None:
         """The completed chains come out; of the rest nothing will be asked any more."""
         for node in self._unexpanded.values():
             node.fate = Fate.PRUNED
@@ -221,55 +229,6 @@ class MctsSearch(ForesightSearch[MctsConfig]):
             node.fate = Fate.SURPLUS
         self._unexpanded.clear()
         self._finish(self._completed)
-
-
-@dataclass(slots=True)
-class SeenValues:
-    """The values in a tree: their range, and the share of its parent's value that a child has."""
-
-    least: float = math.inf
-    most: float = -math.inf
-    children: float = 0.0
-    """Sum of the children's values, each at most its parent's."""
-    parents: float = 0.0
-    """Sum of their parents' values, without those of the root, which counts as the most seen."""
-    count: int = 0
-    """Children that were compared with a parent other than the root."""
-    below_root: int = 0
-    """Children of the root."""
-
-    @property
-    def differ(self) -> bool:
-        """Whether any two of them do."""
-        return self.least < self.most
-
-    def extend(self, value: float) -> None:
-        """Extend the range to a value."""
-        self.least, self.most = min(self.least, value), max(self.most, value)
-
-    def compare(self, child: float, parent: float | None) -> None:
-        """Compare a child's value with its parent's; None: the root."""
-        if parent is None:
-            self.below_root += 1
-            self.children = significant(self.children + child)
-        else:
-            self.count += 1
-            self.children = significant(self.children + min(child, parent))
-            self.parents = significant(self.parents + parent)
-
-    def normalised(self, total: float, visits: int = 1) -> float:
-        """The sum of the values of some visits, each from 0 (least seen) to 1 (most seen)."""
-        span = self.most - self.least
-        return significant((total - visits * self.least) / span) if self.differ else 0.0
-
-    def prospect(self, parent: float | None) -> float:
-        """The value that a new child is expected to have; half a point is what is believed before
-        any child is seen.
-        """
-        children = self.normalised(self.children, self.count + self.below_root)
-        parents = self.normalised(self.parents, self.count) + self.below_root
-        share = (0.5 + children) / (1.0 + parents)
-        return significant(share * (1.0 if parent is None else self.normalised(parent)))
 
 
 def best_child(

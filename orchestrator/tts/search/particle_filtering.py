@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from .base import StepConfig
-from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import Pool
+from .step_hints import StepHints, best_get
+from .step_search import Pool, StepSearch
 from .thought import SCORE_UNIT, SEED_BITS, Fate, NodePath, SeedOf
 from .tree import Node
 from .votes import AnswerOf
@@ -41,7 +41,7 @@ class ParticleConfig(StepConfig):
         return ParticleSearch(self, seed)
 
 
-class ParticleSearch(ForesightSearch[ParticleConfig]):
+class ParticleSearch(StepSearch[ParticleConfig]):
     """Grows a candidate for every active particle of a list of n.
 
     A completed chain stays a particle and may be drawn several times, so the n completions need
@@ -54,6 +54,8 @@ class ParticleSearch(ForesightSearch[ParticleConfig]):
         self._particles: list[Node | None] = [None] * config.n
         """Last steps in list order; None while its candidate grows."""
         self._log_weights = [0.0] * config.n
+        # which particles are drawn anew, and how often, cannot be guessed: one child each
+        self.hints = StepHints(self, best_get(1, kept=config.n))
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
@@ -69,10 +71,6 @@ class ParticleSearch(ForesightSearch[ParticleConfig]):
             self._move_on(pool, particles)
         else:
             self._finish(particles)
-
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """One child each: which particles are drawn anew, and how often, cannot be foreseen."""
-        return [1] * len(scores)
 
     def _resampled(self, pool: Pool, particles: list[Node]) -> list[Node]:
         """The particles drawn anew by weight, or as they are while enough of them carry it."""

@@ -1,91 +1,79 @@
 """Pools whose candidates are pruned as soon as their score can change nothing: fewer scores.
 
-    SCORING ──► _withdraw: its end is PRUNED, without a score
+    SCORING ──► StepSearch.withdraw: its end is PRUNED, without a score
 
-A candidate is pruned without a score once as many as are kept outrank the best that it can reach.
-So nothing can spare a pool the scores of its first candidates, by the best rank that each could
-reach, as many as it keeps: its *contenders*. One that does not reach its best rank, or has ended,
-lets the next candidate in. Where all could score the same, scores asked for in this order are all
-needed; those of the others are not, if enough contenders reach their best rank.
+A candidate is pruned without a score once as many as go on outrank the best that it can reach. So
+nothing can spare a pool the scores of its first candidates, by the best rank that each could reach,
+as many as go on: its *contenders*. One that does not reach its best rank, or has ended, lets the
+next candidate in. Where all could score the same, scores asked for in this order are all needed;
+those of the others are not, if enough contenders reach their best rank.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
-from .foresight import ForesightSearch
-from .step_search import AnyStepConfig, Candidate, CandidateState, Pool
-from .thought import Completion, Fate, NodePath, SeedOf
+from .step_search import Candidate, CandidateState, Places, Pool, Pruner, StepSearch
+from .thought import NodePath
 from .tree import Rank
 
 
-class PruningSearch(ForesightSearch[AnyStepConfig]):
-    """Base of the tree strategies that keep a fixed number of a pool's candidates."""
+class EarlyPruner(Pruner):
+    """Prunes for a search whose rule is `places`."""
 
-    def __init__(self, config: AnyStepConfig, seed: SeedOf, kept: int) -> None:
-        """`kept`: how many candidates of a pool are kept at most."""
-        super().__init__(config, seed)
-        self._kept = kept
-        self._contests: dict[int, Contest] = {}
-        """Of each undecided pool."""
-        self._needs: dict[NodePath, bool] = {}
+    def __init__(
+        self, search: StepSearch[Any], is_settled: Callable[[Pool], bool] | None = None
+    ) -> None:
+        """`is_settled`: whether a pool goes on; then those that have ended are pruned as well.
 
-    @abstractmethod
-    def _pruned_below(self, pool: Pool, lowest: float) -> Rank | None:
-        """The rank that candidates must be able to reach: others are pruned whatever they score.
-
-        None while that is not known. `lowest` is the least that any of them could score at best. It
-        is asked for after every step and score, so it must be cheap.
+        By default chains that have ended take no places and are never pruned: they come out.
         """
+        self._search = search
+        self._is_settled = is_settled
+        self._contests: dict[int, Contest] = {}
+        """The contests of the undecided pools, by key."""
+        self._needs: dict[NodePath, Candidate | None] = {}
+        """The nodes whose scores are needed, with their candidates, or no more: None."""
 
-    def needs(self) -> dict[NodePath, bool]:
-        """See Search; nodes that were answered meanwhile are left out."""
-        if not self._needs:
-            return {}
-        needs, self._needs = self._needs, {}
-        return {n: need for n, need in needs.items() if not need or n in self._awaiting_score}
+    def may_prune(self, candidate: Candidate) -> bool:
+        """Whether a candidate may be pruned while it waits for its score."""
+        return candidate.active or self._is_settled is not None
 
-    def _end(self, completions: tuple[Completion, ...]) -> None:
-        super()._end(completions)
-        self._contests.clear()
-        self._needs.clear()
-
-    def _advanced(self, candidate: Candidate) -> None:
-        """Prune what is outranked before the pool is decided, and say which scores are needed."""
+    def advance(self, candidate: Candidate) -> None:
+        """Prune what is outranked before the pool is decided, and note which scores are needed."""
         pool = candidate.pool
+        places = self._search.places(pool)
+        assert places is not None
         contest = self._contests.get(pool.key)
         if contest is None:
-            contest = self._contests[pool.key] = Contest(pool, self._kept)
-        if rank := self._pruned_below(pool, contest.lowest):
-            for outranked in contest.outranked(rank, candidate):
-                if self._may_be_pruned(outranked):
-                    self._withdraw(outranked)
-        for contender in contest.contenders(candidate):
-            if self._may_be_pruned(contender):
-                self._needs.update(dict.fromkeys(self._awaited(contender), True))
+            contest = self._contests[pool.key] = Contest(pool, places)
+        if rank := self._cutoff(pool, places, contest.lowest):
+            for outranked in filter(self.may_prune, contest.outranked(rank, candidate)):
+                if self._search.withdraw(outranked):
+                    self._needs[outranked.end.path] = None
+        for contender in filter(self.may_prune, contest.contenders(candidate)):
+            self._needs.update(dict.fromkeys(contender.awaited, contender))
         if not pool.unready:
             del self._contests[pool.key]
-        super()._advanced(candidate)
 
-    def _awaited(self, candidate: Candidate) -> Iterator[NodePath]:
-        """The nodes whose scores a candidate waits for."""
-        end = candidate.end.path
-        for depth in range(candidate.start, len(end) + 1):
-            if self._awaiting_score.get(end[:depth]) is candidate:
-                yield end[:depth]
+    def needs(self) -> dict[NodePath, bool]:
+        """See Hints; nodes that were answered meanwhile are left out."""
+        needs, self._needs = self._needs, {}
+        if self._search.done:
+            return {}
+        return {
+            node: candidate is not None
+            for node, candidate in needs.items()
+            if candidate is None or node in candidate.awaited
+        }
 
-    def _withdraw(self, candidate: Candidate) -> None:
-        """Prune a candidate: its score is not needed any more."""
-        node = candidate.end.path
-        candidate.end.fate = Fate.PRUNED
-        candidate.pool.candidates.remove(candidate)
-        candidate.pool.unready -= 1
-        del self._awaiting_score[node]
-        asks = [work for work in self._asks if work.node != node]
-        if len(asks) == len(self._asks):
-            self._needs[node] = False  # it has been handed out
-        self._asks = asks
+    def _cutoff(self, pool: Pool, places: Places, lowest: float) -> Rank | None:
+        """The cutoff, once it may be out of reach of any candidate, who could score `lowest`."""
+        rank = places.cutoff
+        if rank is None or -rank[0] < lowest:
+            return None
+        return rank if self._is_settled is None or self._is_settled(pool) else None
 
 
 class Contest:
@@ -95,11 +83,10 @@ class Contest:
     candidate is looked at a few times, however many events the pool sees.
     """
 
-    def __init__(self, pool: Pool, kept: int) -> None:
-        """`kept`: how many candidates the pool keeps at most."""
+    def __init__(self, pool: Pool, places: Places) -> None:
         self._order = sorted(pool.candidates, key=lambda each: (-each.upper_bound, each.end.path))
         self._places = {candidate: place for place, candidate in enumerate(self._order)}
-        self._count = min(kept, len(self._order))
+        self._count = min(places.count, len(self._order))
         """Contenders so far."""
         self._out: set[Candidate] = set()
         """Contenders that have let another one in."""
@@ -127,7 +114,7 @@ class Contest:
         ]
 
     def contenders(self, latest: Candidate) -> list[Candidate]:
-        """Those that have come to wait for their scores after a step or score of `latest`."""
+        """Contenders that have come to wait for their scores after a step or score of `latest`."""
         waiting: list[Candidate] = []
         entered = [latest] if self._places[latest] < self._count else []
         while entered:

@@ -11,15 +11,17 @@ After Wu et al., "Inference scaling laws" (arXiv 2408.00724) and the authors' co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from .base import StepConfig
-from .foresight import ForesightSearch
 from .protocol import Search
-from .step_search import Pool
-from .thought import Fate, SeedOf
+from .seen_values import SeenValues
+from .step_hints import StepHints
+from .step_search import Pool, StepSearch
+from .thought import Completion, Fate, SeedOf
 from .tree import Node
 from .votes import AnswerOf
 
@@ -35,30 +37,62 @@ class RebaseConfig(StepConfig):
         return RebaseSearch(self, seed)
 
 
-class RebaseSearch(ForesightSearch[RebaseConfig]):
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Rounds of n chains, until the search may end.
+
+    Rounds are independent of one another, so what they vote for tells how sure the answer is, and a
+    hard problem can get many. Their values are normalised between the least and the most seen.
+    """
+
+    may_end: Callable[[Sequence[Completion], int, bool], bool]
+    """Whether to end after a round with these completions, given the tokens of the tree and whether
+    there is no room for another round."""
+    chains: int
+    """Most chains of all rounds."""
+    whole: bool
+    """Whether a round is independent chains."""
+
+
+class RebaseSearch(StepSearch[RebaseConfig]):
     """Shares out n, less the completed chains, among the active candidates."""
 
-    def __init__(self, config: RebaseConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
+    def __init__(self, config: RebaseConfig, seed: SeedOf, rounds: Rounds | None = None) -> None:
+        """`seed` maps a node to the seed of its sample; by default there is one round."""
         super().__init__(config, seed)
+        self._rounds = rounds
+        self._values = SeenValues()
+        self._chains = 0
+        """The chains of all rounds so far."""
         self._completed: list[Node] = []
-        self._open_root()
+        """The completions of this round."""
+        self._earlier: list[Node] = []
+        """The completions of earlier rounds."""
+        self.hints = StepHints(self, self._shares)
+        self._next_round()
 
-    def _open_root(self) -> None:
-        self._open((child,) for child in range(self.config.n))
+    def _next_round(self) -> None:
+        first, self._chains = self._chains, self._chains + self.config.n
+        whole = self._rounds is not None and self._rounds.whole
+        self._open(((child,) for child in range(first, self._chains)), whole=whole)
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
+        """The rule: how many children candidates with these scores, best first, get."""
         budget = self.config.n - len(self._completed)
+        if self._rounds:
+            scores = [self._values.normalised(score) for score in scores]
         return share_out(scores, budget, self.config.softmax_temperature)
 
     def _decide(self, pool: Pool) -> None:
-        active, ended = self._active_and_ended(pool)
+        for candidate in pool.ranked:
+            self._values.extend(candidate.expected_score)
+        active, ended = pool.active_and_ended
         self._completed += ended
         shares = self._shares([self._path_score(node) for node in active])
         for node, share in zip(active, shares, strict=True):
             node.fate = Fate.EXPANDED if share else Fate.PRUNED
         if not any(shares):
-            self._finish(self._completed)
+            self._end_round()
             return
         children = [
             (*node.path, child)
@@ -66,6 +100,17 @@ class RebaseSearch(ForesightSearch[RebaseConfig]):
             for child in range(share)
         ]
         self._open(children, after=pool)
+
+    def _end_round(self) -> None:
+        """End the search, or begin another round."""
+        ends = list(map(self._completion, self._completed))
+        self._earlier += self._completed
+        self._completed = []
+        full = self._rounds is None or self._chains + self.config.n > self._rounds.chains
+        if self._rounds is None or self._rounds.may_end(ends, self.tree.tokens, full):
+            self._finish(self._earlier)
+        else:
+            self._next_round()
 
 
 def share_out(scores: Sequence[float], budget: int, temperature: float) -> list[int]:

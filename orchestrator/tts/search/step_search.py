@@ -1,8 +1,8 @@
-"""The base of the tree strategies: iterations that grow candidates, score them and decide.
+"""The loop of the strategies: candidates grow, are scored, and are decided in pools.
 
 A pool is a set of candidates that are decided together. A candidate is one new step at the end of a
-chain, or with `finish="eos"` in the last iteration the rest of the chain; then it gets a score. Its
-states (`CandidateState`):
+chain, or in a pool that is `whole` the rest of the chain; then it gets a score. Its states
+(`CandidateState`):
 
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
                                                   COMPLETED or SURPLUS
@@ -11,8 +11,8 @@ states (`CandidateState`):
 whatever state the candidates of other pools are in. Pending requests are kept by node, so a late,
 unknown or duplicate result matches none and changes nothing.
 
-Two differences stand beside it: `foresight` says which candidates may be asked for next, and
-`pruning` prunes candidates whose score cannot matter any more.
+Two objects may stand beside the loop, which change no result: `pruning` withdraws candidates whose
+score cannot matter any more, and `step_hints` guesses what may be asked for next.
 """
 
 from __future__ import annotations
@@ -25,17 +25,32 @@ from enum import Enum, auto
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from .base import StepConfig, TreeSearch
-from .protocol import Expand, Generated, Score, Scored
-from .thought import MAX_SCORE, Completion, Fate, NodePath, SeedOf, aggregate
-from .tree import Node, Rank
+from .base import SearchConfig
+from .protocol import Search, SearchResult
+from .thought import (
+    MAX_SCORE,
+    Completion,
+    Expand,
+    Fate,
+    Generated,
+    NodePath,
+    Score,
+    Scored,
+    SeedOf,
+    Thought,
+    Work,
+    aggregate,
+)
+from .tree import Node, Rank, Tree, completions_so_far
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
 UNKNOWN_SCORE = 0.5
 """The score that a path is taken to have before any of its steps has been scored."""
+UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
+"""A rank that is better than that of any candidate."""
 
-AnyStepConfig = TypeVar("AnyStepConfig", bound=StepConfig)
+AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
 
 
 class CandidateState(Enum):
@@ -67,13 +82,19 @@ class Pool:
     """The ready candidates, in rank order."""
     ranked_active: list[Candidate] = field(default_factory=list)
     """The ready candidates that are active, in rank order."""
-    ended: int = 0
-    """Number of candidates that are known to be inactive."""
+    inactive: int = 0
+    """Number of candidates whose chains have ended."""
 
     @property
     def ends(self) -> list[Node]:
         """The last step of every candidate, in the order in which they were opened."""
         return [candidate.end for candidate in self.candidates]
+
+    @property
+    def active_and_ended(self) -> tuple[list[Node], list[Node]]:
+        """The last steps of the ready candidates' active and ended chains, each in rank order."""
+        active = [candidate.end for candidate in self.ranked_active]
+        return active, [candidate.end for candidate in self.ranked if not candidate.active]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +113,8 @@ class Candidate:
     state: CandidateState = CandidateState.GROWING
     active: bool = True
     """Whether its chain can be expanded; known once it is generated."""
-    unscored: int = 0
-    """Number of scores that have been asked for and not been told."""
+    awaited: list[NodePath] = field(default_factory=list)
+    """The nodes for whose scores it waits."""
     rank: Rank | None = None
     """Its rank, once it is ready."""
 
@@ -108,44 +129,122 @@ class Candidate:
         return -self.rank[0] if self.rank else self.prior
 
 
-class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
-    """Base of the tree strategies.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of those candidates of a pool that go on, and the ready ones that compete."""
+
+    count: int
+    contenders: Sequence[Candidate]
+    """The ready candidates that may take a place, in rank order."""
+
+    @property
+    def winners(self) -> Sequence[Candidate]:
+        """The candidates that go on, if no better ones come."""
+        return self.contenders[: self.count]
+
+    @property
+    def cutoff(self) -> Rank | None:
+        """The rank that a candidate must reach to go on; None while places are free."""
+        if not self.count:
+            return UNREACHABLE
+        return self.winners[-1].rank if len(self.contenders) >= self.count else None
+
+
+class Pruner:
+    """Prunes candidates before their scores are known. This one prunes none; see `pruning`."""
+
+    def may_prune(self, candidate: Candidate) -> bool:
+        """Whether a candidate may be pruned while it waits for its score."""
+        return False
+
+    def advance(self, candidate: Candidate) -> None:
+        """Prune what cannot matter, now that a candidate has got its step or its score."""
+
+    def needs(self) -> dict[NodePath, bool]:
+        """The scores that may be pruned, as `Hints.needs` has them."""
+        return {}
+
+
+class StepSearch(Search, Generic[AnyConfig]):
+    """Base of the strategies, with the loop.
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
-    the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
-    choose. Optional: `_is_active` for chains that end in ways of their own. `_may_be_pruned` and
-    `_advanced` are for `pruning`.
+    the next pool or ends the search (`_finish`). Optional: `places`, the rule by which candidates
+    go on where their rank decides it, and `_is_active` for chains that end in ways of their own.
     """
 
-    def __init__(self, config: AnyStepConfig, seed: SeedOf) -> None:
-        super().__init__(config)
-        self._seed, self._sampling = seed, config.sampling
-        self._undecided: dict[int, Pool] = {}
+    tree: Tree
+
+    def __init__(self, config: AnyConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        self.config = config
+        self.tree = Tree()
+        self.pruner = Pruner()
+        self.undecided: dict[int, Pool] = {}
         """The pools whose candidates may yet be expanded, by key."""
+        self._seed, self._sampling = seed, config.sampling
+        self._asks: list[Work] = []
         self._awaiting_step: dict[NodePath, Candidate] = {}
         self._awaiting_score: dict[NodePath, Candidate] = {}
+        self._result: SearchResult | None = None
 
     @abstractmethod
     def _decide(self, pool: Pool) -> None:
         """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
+
+    def places(self, pool: Pool) -> Places | None:
+        """The rule of the strategy; None where more than the rank decides who goes on."""
+        return None
 
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         assert node.thought is not None
         return not pool.last and node.thought.goes_on
 
-    def _may_be_pruned(self, candidate: Candidate) -> bool:
-        """Whether a candidate that waits for its score may be pruned without it."""
-        return False
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
+        node = result.node
         if isinstance(result, Generated):
-            if candidate := self._awaiting_step.pop(result.node, None):
-                self._grow(candidate, result)
-        elif result.node in self._awaiting_score:
-            self.tree.lock_score(result.node, result.score)
-            self._take_score(self._awaiting_score.pop(result.node))
+            if candidate := self._awaiting_step.pop(node, None):
+                self._grow(candidate, result.thoughts)
+        elif candidate := self._awaiting_score.get(node):
+            self.tree.lock_score(node, result.score)
+            del self._awaiting_score[node]
+            candidate.awaited.remove(node)
+            if not candidate.awaited:
+                self._rank_candidate(candidate)
+
+    def result(self) -> SearchResult | None:
+        """The completions, best first (unscored: by path)."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """End the search with n completions at most."""
+        if self._result is None:
+            n, how = self.config.n, self.config.agg_strategy
+            self._end(completions_so_far(self.tree, how, n))
+        assert self._result is not None
+        return self._result
+
+    def request(self, path: NodePath, *, whole: bool) -> Expand:
+        """The request of a candidate that starts at `path`: one step, or the rest of its chain."""
+        return Expand(path, self._seed(path), self._sampling, whole)
+
+    def withdraw(self, candidate: Candidate) -> bool:
+        """Prune a candidate that waits for its score; True if `ask` has returned that request."""
+        node = candidate.end.path
+        candidate.end.fate = Fate.PRUNED
+        candidate.pool.candidates.remove(candidate)
+        candidate.pool.unready -= 1
+        candidate.awaited.clear()
+        del self._awaiting_score[node]
+        asks, self._asks = self._asks, [work for work in self._asks if work.node != node]
+        return len(asks) == len(self._asks)
 
     def _open(
         self,
@@ -154,7 +253,7 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         after: Pool | None = None,
         key: int | None = None,
         whole: bool = False,
-    ) -> Pool:
+    ) -> None:
         """Begin the iteration after that of `after` with candidates that start at new nodes.
 
         The pool has the key of `after` unless it is given one. With `whole` the candidates are the
@@ -171,45 +270,12 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
             parent = path[:-1]
             if parent not in scores:
                 scores[parent] = self._upper_bound_and_prior(parent)
-            node = self.tree.add(path)
-            candidate = Candidate(pool, len(path), node, *scores[parent])
+            candidate = Candidate(pool, len(path), self.tree.add(path), *scores[parent])
             pool.candidates.append(candidate)
             self._awaiting_step[path] = candidate
-            self._asks.append(self._request(path, whole))
+            self._asks.append(self.request(path, whole=whole))
         pool.unready = len(pool.candidates)
-        self._undecided[pool.key] = pool
-        return pool
-
-    def _request(self, path: NodePath, whole: bool) -> Expand:
-        """The request of a candidate that starts at `path`: one step, or the rest of its chain."""
-        return Expand(path, self._seed(path), self._sampling, whole)
-
-    def _finish(self, completed: Sequence[Node]) -> None:
-        """The search is over with these completions, each given as its last step."""
-        for node in completed:
-            node.fate = Fate.COMPLETED
-        self._end(tuple(map(self._completion, sorted(completed, key=self._rank))))
-
-    def _completion(self, node: Node) -> Completion:
-        return self.tree.completion(node.path, self.config.agg_strategy)
-
-    def _end(self, completions: tuple[Completion, ...]) -> None:
-        """See TreeSearch; nothing is awaited any more."""
-        super()._end(completions)
-        self._undecided.clear()
-        self._awaiting_step.clear()
-        self._awaiting_score.clear()
-
-    def _active_and_ended(self, pool: Pool) -> tuple[list[Node], list[Node]]:
-        """The last steps of a decided pool's active and ended chains, each in rank order."""
-        active = [candidate.end for candidate in pool.ranked_active]
-        return active, [candidate.end for candidate in pool.ranked if not candidate.active]
-
-    def _path_score(self, node: Node) -> float:
-        return self.tree.path_score(node.path, self.config.agg_strategy)
-
-    def _rank(self, node: Node) -> Rank:
-        return self.tree.rank(node.path, self.config.agg_strategy)
+        self.undecided[pool.key] = pool
 
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
         """The most that a candidate below `parent` can score, and what it is expected to score.
@@ -221,12 +287,27 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
         return max(prior, aggregate([*above, self.tree.max_value], how)), prior
 
-    def _grow(self, candidate: Candidate, result: Generated) -> None:
-        """Take in its step, or the rest of its chain, and ask for the score."""
-        pool, path = candidate.pool, result.node
-        for thought in result.thoughts:
+    def _grow(self, candidate: Candidate, thoughts: Sequence[Thought]) -> None:
+        """Take in the candidate's step, or the rest of its chain, and ask for the scores."""
+        self._write(candidate, thoughts)
+        candidate.active = self._is_active(candidate.pool, candidate.end)
+        candidate.pool.inactive += not candidate.active
+        candidate.state = CandidateState.SCORING
+        candidate.awaited = self._nodes_to_score(candidate)
+        for path in candidate.awaited:
+            self._awaiting_score[path] = candidate
+            self._asks.append(Score(path, may_be_pruned=self.pruner.may_prune(candidate)))
+        if candidate.awaited:
+            self._advance(candidate)
+        else:
+            self._rank_candidate(candidate)
+
+    def _write(self, candidate: Candidate, thoughts: Sequence[Thought]) -> None:
+        """Put thoughts into the tree: one node each, from the candidate's first on."""
+        path = candidate.end.path
+        for thought in thoughts:
             above = candidate.end.thought  # none before the first
-            if above and not (pool.whole or above.thinking):
+            if above and not (candidate.pool.whole or above.thinking):
                 break  # an engine that ran on must not lengthen or end the chain
             node = self.tree.get(path) or self.tree.add(path)
             node.thought = thought
@@ -234,38 +315,51 @@ class StepSearch(TreeSearch[AnyStepConfig], Generic[AnyStepConfig]):
                 candidate.end.fate = Fate.EXPANDED
                 candidate.end = node
             path = (*path, 0)
-        candidate.active = self._is_active(pool, candidate.end)
-        pool.ended += not candidate.active
-        candidate.state = CandidateState.SCORING
-        self._ask_scores(candidate)
-        self._advanced(candidate)
 
-    def _ask_scores(self, candidate: Candidate) -> None:
-        """Ask for the score of the last step, or where the aggregation needs it of every one."""
+    def _nodes_to_score(self, candidate: Candidate) -> list[NodePath]:
+        """The last step, or where the aggregation needs them the new steps that are judged."""
         end = candidate.end.path
         every_step = candidate.pool.whole and self.config.agg_strategy != "last"
-        paths = self.tree.judged(end, candidate.start) if every_step else [end]
-        for path in paths:
-            self._awaiting_score[path] = candidate
-            self._asks.append(Score(path, may_be_pruned=self._may_be_pruned(candidate)))
-            candidate.unscored += 1
+        return self.tree.judged(end, candidate.start) if every_step else [end]
 
-    def _take_score(self, candidate: Candidate) -> None:
-        candidate.unscored -= 1
-        if candidate.unscored:
-            return
+    def _rank_candidate(self, candidate: Candidate) -> None:
+        """Place a candidate that waits for nothing more among those of its pool."""
+        pool = candidate.pool
         candidate.rank = self._rank(candidate.end)
         candidate.state = CandidateState.READY
-        pool = candidate.pool
         pool.unready -= 1
         insort(pool.ranked, candidate, key=BY_RANK)
         if candidate.active:
             insort(pool.ranked_active, candidate, key=BY_RANK)
-        self._advanced(candidate)
+        self._advance(candidate)
 
-    def _advanced(self, candidate: Candidate) -> None:
-        """A candidate has got its step or its score: decide once the whole pool is ready."""
+    def _advance(self, candidate: Candidate) -> None:
+        """Decide the pool of a candidate with a new step or score, once the whole pool is ready."""
+        self.pruner.advance(candidate)
         pool = candidate.pool
         if not pool.unready:
-            del self._undecided[pool.key]
+            del self.undecided[pool.key]
             self._decide(pool)
+
+    def _finish(self, completed: Sequence[Node]) -> None:
+        """End the search with these completions, each given as its last step."""
+        for node in completed:
+            node.fate = Fate.COMPLETED
+        self._end(tuple(map(self._completion, sorted(completed, key=self._rank))))
+
+    def _end(self, completions: tuple[Completion, ...]) -> None:
+        """End the search: what is told from now on changes nothing."""
+        self._result = SearchResult(completions, self.tree)
+        self._asks.clear()
+        self.undecided.clear()
+        self._awaiting_step.clear()
+        self._awaiting_score.clear()
+
+    def _completion(self, node: Node) -> Completion:
+        return self.tree.completion(node.path, self.config.agg_strategy)
+
+    def _path_score(self, node: Node) -> float:
+        return self.tree.path_score(node.path, self.config.agg_strategy)
+
+    def _rank(self, node: Node) -> Rank:
+        return self.tree.rank(node.path, self.config.agg_strategy)

@@ -121,6 +121,62 @@ class Confidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Expand:
+    """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
+
+    The first thought becomes `node`, each further one child 0 of the one before it. Thinking that
+    ends is answered together with what follows it.
+    """
+
+    node: NodePath
+    seed: int
+    sampling: Sampling
+    whole: bool = False
+    confidence: Confidence | None = None
+    """What to find out of a whole chain's confidence; None: nothing."""
+    most: int | None = None
+    """An answer of more tokens than this is of no use, and its end need not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Score the path that ends in `node` (the score of its last step).
+
+    The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
+    last step is a turn even without text. Such a node need not have been generated. `may_be_pruned`
+    says that the score may turn out not to be needed (`Search.needs`), because siblings may outrank
+    the node whatever its score is.
+    """
+
+    node: NodePath
+    own_turn: bool = False
+    may_be_pruned: bool = False
+
+
+Work = Expand | Score
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The answer to an Expand: one thought, with what was thought before it; `whole`, many."""
+
+    node: NodePath
+    thoughts: tuple[Thought, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The answer to a Score: the verifier's probability that the step is right, in [0, 1]."""
+
+    node: NodePath
+    score: float
+    tokens: int = 0
+    """Tokens that the verifier generated for it."""
+    request: bytes = b""
+    """Equal for nodes whose score is that of one request."""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One finished chain: its last node and its answer's text."""
 

@@ -14,6 +14,7 @@ from tts.search import (
     Expand,
     Generated,
     Guess,
+    Hints,
     NodePath,
     Sampling,
     Score,
@@ -30,94 +31,11 @@ MAX_EXPANSIONS = 200_000
 _HINT = "docs/reference/strategies.md says what a search asks for and returns."
 
 
-class OwnSearch(Search):
-    """Hands everything on to the user's search, and checks what that asks for and returns.
+class _Guard:
+    """Calls the methods of a user's object; what fails or is wrong becomes FunctionError."""
 
-    Its methods raise FunctionError: for an exception of the user's code, or a wrong value.
-    """
-
-    def __init__(self, make: Callable[[], object], maker: object) -> None:
-        """`make` calls the user's function or class, which is `maker`."""
-        self._name = name_of(maker)
-        self._failure: TtsError | None = None
-        """What failed where nobody could be told."""
-        self._asked: set[tuple[type[Work], NodePath]] = set()
-        self._told: set[NodePath] = {()}
-        """The nodes that may be expanded and scored."""
-        self._inner: Any = maker
-        made = self._guarded("", make)
-        if not isinstance(made, Search):
-            self._refuse("", f"gave {described(made)}; it must return a tts.search.Search")
-        self._inner, self._name = made, name_of(type(made))
-        self._show_tree()
-
-    def ask(self) -> list[Work]:
-        """See Search; each piece of work is checked."""
-        if self._failure:
-            raise self._failure
-        asks = self._call("ask")
-        if not isinstance(asks, list | tuple):
-            self._refuse("ask", f"gave {described(asks)}; it must return a list of Expand, Score")
-        for work in asks:
-            self._check("ask", work, self._told)
-            key = type(work), work.node
-            if key in self._asked:
-                what = "be expanded" if isinstance(work, Expand) else "be scored"
-                self._refuse("ask", f"asked for node {work.node} to {what} twice")
-            self._asked.add(key)
-            if isinstance(work, Score) and work.own_turn:
-                self._told.add(work.node)
-        if len(self._asked) > MAX_EXPANSIONS:
-            self._refuse("ask", f"asked for {MAX_EXPANSIONS:,} steps and goes on; it must end")
-        return list(asks)
-
-    def tell(self, result: Generated | Scored) -> None:
-        """See Search."""
-        if isinstance(result, Generated):
-            self._told.update(_chain(result.node, result.thoughts))
-        self._call("tell", result)
-        self._show_tree()
-
-    def result(self) -> SearchResult | None:
-        """See Search."""
-        found = self._call("result")
-        return None if found is None else self._checked("result", found)
-
-    def stop(self) -> SearchResult:
-        """See Search."""
-        return self._checked("stop", self._call("stop"))
-
-    def needs(self) -> dict[NodePath, bool]:
-        """See Search."""
-        needs = self._call("needs")
-        if not isinstance(needs, dict):
-            self._refuse("needs", f"gave {described(needs)}; it must return a dict of nodes")
-        return needs
-
-    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """See Search; an error in it is raised when the search is asked next."""
-        told = self._told | {
-            node for path, thoughts in answered.items() for node in _chain(path, thoughts)
-        }
-        try:
-            for guess in self._inner.foresee(answered):
-                if not isinstance(guess, Guess):
-                    self._refuse("foresee", f"gave {described(guess)}; it must yield Guess objects")
-                self._check("foresee", guess.work, told)
-                yield guess
-        except TtsError as error:
-            self._failure = error
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self._failure = failed(f"{self._name}.foresee", error, type(self._inner))
-
-    def expandable(self) -> Container[NodePath]:
-        """See Search."""
-        nodes = self._call("expandable")
-        if not isinstance(nodes, Container):
-            self._refuse("expandable", f"gave {described(nodes)}; it must return a set of nodes")
-        return nodes
+    _inner: Any
+    _name: str
 
     def _call(self, method: str, *arguments: object) -> Any:
         return self._guarded(method, lambda: getattr(self._inner, method)(*arguments))
@@ -142,12 +60,6 @@ class OwnSearch(Search):
         """The function behind a method's name, as far as there is one."""
         return getattr(type(self._inner), method, type(self._inner)) if method else self._inner
 
-    def _show_tree(self) -> None:
-        tree = self._guarded("tree", lambda: self._inner.tree)
-        if tree is not None and not isinstance(tree, Tree):
-            self._refuse("tree", f"is {described(tree)}; it must be a tts.search.Tree, or None")
-        self.tree = tree
-
     def _check(self, method: str, work: object, told: Container[NodePath]) -> None:
         """Refuse what is no work, or not on a node that can be worked on."""
         if not isinstance(work, Expand | Score):
@@ -167,6 +79,74 @@ class OwnSearch(Search):
                     method, f"asked with the sampling {described(work.sampling)}, no Sampling"
                 )
 
+
+class OwnSearch(_Guard, Search):
+    """Hands everything on to the user's search, and checks what that asks for and returns.
+
+    Its methods raise FunctionError: for an exception of the user's code, or a wrong value.
+    """
+
+    def __init__(self, make: Callable[[], object], maker: object) -> None:
+        """`make` calls the user's function or class, which is `maker`."""
+        self._name = name_of(maker)
+        self.failure: TtsError | None = None
+        """What failed where nobody could be told."""
+        self._asked: set[tuple[type[Work], NodePath]] = set()
+        self.told: set[NodePath] = {()}
+        """The nodes that may be expanded and scored."""
+        self._inner: Any = maker
+        made = self._guarded("", make)
+        if not isinstance(made, Search):
+            self._refuse("", f"gave {described(made)}; it must return a tts.search.Search")
+        self._inner, self._name = made, name_of(type(made))
+        self._show_tree()
+        hints = self._guarded("hints", lambda: made.hints)
+        if not isinstance(hints, Hints):
+            self._refuse("hints", f"is {described(hints)}; it must be a tts.search.Hints")
+        self.hints = OwnHints(self, hints)
+
+    def ask(self) -> list[Work]:
+        """See Search; each piece of work is checked."""
+        if self.failure:
+            raise self.failure
+        asks = self._call("ask")
+        if not isinstance(asks, list | tuple):
+            self._refuse("ask", f"gave {described(asks)}; it must return a list of Expand, Score")
+        for work in asks:
+            self._check("ask", work, self.told)
+            key = type(work), work.node
+            if key in self._asked:
+                what = "be expanded" if isinstance(work, Expand) else "be scored"
+                self._refuse("ask", f"asked for node {work.node} to {what} twice")
+            self._asked.add(key)
+            if isinstance(work, Score) and work.own_turn:
+                self.told.add(work.node)
+        if len(self._asked) > MAX_EXPANSIONS:
+            self._refuse("ask", f"asked for {MAX_EXPANSIONS:,} steps and goes on; it must end")
+        return list(asks)
+
+    def tell(self, result: Generated | Scored) -> None:
+        """See Search."""
+        if isinstance(result, Generated):
+            self.told.update(_chain(result.node, result.thoughts))
+        self._call("tell", result)
+        self._show_tree()
+
+    def result(self) -> SearchResult | None:
+        """See Search."""
+        found = self._call("result")
+        return None if found is None else self._checked("result", found)
+
+    def stop(self) -> SearchResult:
+        """See Search."""
+        return self._checked("stop", self._call("stop"))
+
+    def _show_tree(self) -> None:
+        tree = self._guarded("tree", lambda: self._inner.tree)
+        if tree is not None and not isinstance(tree, Tree):
+            self._refuse("tree", f"is {described(tree)}; it must be a tts.search.Tree, or None")
+        self.tree = tree
+
     def _checked(self, method: str, found: object) -> SearchResult:
         if not isinstance(found, SearchResult) or not isinstance(found.tree, Tree):
             self._refuse(method, f"gave {described(found)}; it must return a SearchResult")
@@ -179,6 +159,45 @@ class OwnSearch(Search):
                     method, f"has a completion at node {done.node}, whose chain is not in its tree"
                 )
         return replace(found, completions=tuple(found.completions))
+
+
+class OwnHints(_Guard, Hints):
+    """The hints of the user's search, checked."""
+
+    def __init__(self, search: OwnSearch, inner: Hints) -> None:
+        self._search, self._inner, self._name = search, inner, name_of(type(inner))
+
+    def needs(self) -> dict[NodePath, bool]:
+        """See Hints."""
+        needs = self._call("needs")
+        if not isinstance(needs, dict):
+            self._refuse("needs", f"gave {described(needs)}; it must return a dict of nodes")
+        return needs
+
+    def guess(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """See Hints; an error in it is raised when the search is asked next."""
+        told = self._search.told | {
+            node for path, thoughts in answered.items() for node in _chain(path, thoughts)
+        }
+        try:
+            for guess in self._inner.guess(answered):
+                if not isinstance(guess, Guess):
+                    self._refuse("guess", f"gave {described(guess)}; it must yield Guess objects")
+                self._check("guess", guess.work, told)
+                yield guess
+        except TtsError as error:
+            self._search.failure = error
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._search.failure = failed(f"{self._name}.guess", error, type(self._inner))
+
+    def expandable(self) -> Container[NodePath]:
+        """See Hints."""
+        nodes = self._call("expandable")
+        if not isinstance(nodes, Container):
+            self._refuse("expandable", f"gave {described(nodes)}; it must return a set of nodes")
+        return nodes
 
 
 def _chain(first: NodePath, thoughts: Sequence[Thought]) -> Iterator[NodePath]:

@@ -276,7 +276,7 @@ class Solver:
         if tokens is None:
             return search
         writes = self._plan.deployment.critiques > 0
-        return BudgetedSearch(search, tokens, foresees=advice is not None, writes=writes)
+        return BudgetedSearch(search, tokens, guesses=advice is not None, writes=writes)
 
     def _tests(self, problem: Problem) -> CodeTests | None:
         """The tests that say whether its answers are right; none where the program says it."""
