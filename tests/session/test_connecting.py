@@ -7,7 +7,8 @@ import pytest
 from tts.base.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.fleet import connecting
-from tts.fleet.connecting import PairMaker, most_rows, require_engines, use_several
+from tts.fleet.connecting import most_rows, require_engines
+from tts.fleet.engines import Engines
 from tts.fleet.replicas import Replicas
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
@@ -28,11 +29,11 @@ def opened(deployment, addresses, say=print):
     """The circuits of the servers that a session uses, by address."""
 
     async def go():
-        make = PairMaker(Models.load(deployment), (None, None), {})
         async with Replicas(lambda address: None) as replicas:
-            await use_several(replicas, make, addresses, {}, say)
+            engines = Engines(Models.load(deployment), (None, None), {}, replicas)
+            await engines.use_several(addresses, {}, say)
             now = asyncio.get_running_loop().time()
-            return {each.name: each.circuit.state(now) for each in replicas.router.replicas}
+            return {each.name: each.circuit.state(now) for each in replicas.pairs}
 
     return asyncio.run(go())
 
@@ -73,8 +74,8 @@ def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
 
     async def go():
         models = Models.load(tiny_deployment)
-        make = PairMaker(models, (None, None), {})
-        async with Replicas(make.connected) as replicas:
+        async with Replicas(lambda address: engines.connected(address)) as replicas:
+            engines = Engines(models, (None, None), {}, replicas)
             await replicas.add("one:1")
             with pytest.raises(EndpointUnavailable, match="No server answers at two:2"):
                 await replicas.add("two:2")

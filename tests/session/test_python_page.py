@@ -30,15 +30,15 @@ def scripted_engines(monkeypatch):
     tokenizer = Tokenizer(deployment.generator.checkpoint)
     words = [tokenizer.encode(text) for text in TEXTS]
 
-    def pairs(make, name, connect, check=None):
+    def pair(opened, name, beside, number=0):
         generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
-        return [EnginePair("", make.own[0] or generator, make.own[1] or ScriptedVerifier())]
+        return EnginePair("", opened.own[0] or generator, opened.own[1] or ScriptedVerifier())
 
     @asynccontextmanager
     async def no_servers(services, say, on_loading):
         yield [Server(Addresses("", 0, 0, 0), lambda: None, lambda: None) for _ in services]
 
-    monkeypatch.setattr(engines.PairMaker, "pairs", pairs)
+    monkeypatch.setattr(engines.Engines, "pair", pair)
     monkeypatch.setattr(engines, "require_engines", lambda deployment, addresses, say: None)
     monkeypatch.setattr(engines, "opened_servers", no_servers)
 

@@ -68,7 +68,7 @@ async def solved(
     log=None,
     on_step=None,
     at_a_time=None,
-    on_server=None,
+    on_server=lambda name: None,
     **policy,
 ):
     """The results of a run on replicas, by problem."""
@@ -274,9 +274,9 @@ def test_a_request_for_which_no_server_works_says_so(words):
     async def go():
         async with opened(FakeServer("one", words), patience_s=5) as replicas:
             (pair,) = replicas.pairs
-            replicas.be_elastic()
+            replicas.enable_failover()
             pair.probe = partial(refuse, "not there")
-            replicas.lose(pair, EndpointUnavailable("gone"))
+            replicas.mark_down(pair, EndpointUnavailable("gone"))
             began = asyncio.get_running_loop().time()
             with pytest.raises(EndpointUnavailable, match="not there"):
                 await replicas.call(lambda pair: pair.generator.generate(None))
@@ -294,7 +294,7 @@ async def fail_until_given_up(attempts, asked, achieved):
         async with attempts.next() as pair:
             asked.append(pair.name)
             if len(asked) <= achieved:
-                attempts.count_anew()
+                attempts.reset()
             raise EndpointUnavailable("gone")
 
 
@@ -347,7 +347,7 @@ def test_replicas_are_added_drained_and_removed_while_work_goes_on(
 
     async def go():
         async with opened(first) as replicas:
-            replicas.be_elastic()
+            replicas.enable_failover()
             replicas.others["second"] = second
             running = asyncio.ensure_future(solved(tiny_deployment, replicas, at_a_time=2))
             await asyncio.sleep(0.5)
@@ -385,7 +385,7 @@ def test_no_request_tries_whether_a_server_is_back(words, monkeypatch):
         ) as replicas:
             await asyncio.sleep(1)  # the watch has looked
             for pair in replicas.pairs:
-                replicas.lose(pair, EndpointUnavailable("gone"))
+                replicas.mark_down(pair, EndpointUnavailable("gone"))
             await asyncio.sleep(60)  # both could be tried
             async with replicas.lease(avoid={"a"}):
                 return asyncio.get_running_loop().time()
@@ -404,7 +404,8 @@ def test_caches_are_reset_once_cancelled_requests_have_left(tiny_deployment, wor
     async def go():
         async with opened(FakeServer("one", words)) as replicas:
             replicas.pairs[0].connection = Caches()
-            engines = Engines(Models.load(tiny_deployment), replicas, remotes=None)
+            models = Models.load(tiny_deployment)
+            engines = Engines(models, (None, None), None, replicas)
             return await engines.reset_prefix_caches()
 
     assert run_virtual(go()) == (refused < 5)

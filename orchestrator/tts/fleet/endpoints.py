@@ -1,4 +1,4 @@
-"""The endpoints of a run: the server's, or the user's own."""
+"""Both engines of a connection, the program's own in their place, or those of several servers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ from .replicas import Attempts, EnginePair, Replicas
 Own = tuple[Generator | None, Verifier | None]
 """The program's own endpoints, each instead of those of the servers."""
 STREAM_ATTEMPTS = 4
-"""How often a sample is sent to one server, or to as many servers as there are if these are more.
-"""
+"""Attempts at a sample, at least; one more than there are servers if these are more."""
 
 
 def endpoints_on(
-    models: Models, connection: Connection, own: Own = (None, None)
+    models: Models, connection: Connection | None, own: Own = (None, None)
 ) -> tuple[Generator, Verifier]:
-    """Both engines of a connection; those in `own` replace them."""
-    generator = own[0] or connection.generator(
+    """Both engines of a connection; those in `own` replace them, and may need none."""
+    generator, verifier = own
+    if generator and verifier:
+        return generator, verifier
+    assert connection is not None
+    generator = generator or connection.generator(
         end_id=models.end_id,
         step_stop_words=models.step_stop_words,
         end_stop_words=models.end_stop_words,
     )
-    return generator, own[1] or verifier_on(models, connection)
+    return generator, verifier or verifier_on(models, connection)
 
 
 def verifier_on(models: Models, connection: Connection) -> Verifier:
@@ -84,20 +87,20 @@ async def routed_stream(
     """
     attempts = Attempts(replicas, key, most=lambda: max(STREAM_ATTEMPTS, len(replicas) + 1))
     while call.max_new_tokens:
-        given: list[int] = []
+        ids: list[int] = []
         async with attempts.next() as pair:
             on_server(pair.name)
             async with aclosing(stream_of(pair.generator, call)) as sample:
                 async for new in sample:
-                    given += new.ids
+                    ids += new.ids
                     yield new
                     if new.final:
                         return
             break
-        if call.guide and given:
+        if call.guide and ids:
             raise EndpointUnavailable("The server went away in the middle of a guided sample.")
-        ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
-        call = replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))
+        prompt = np.concatenate((call.input_ids, np.asarray(ids, dtype=np.int32)))
+        call = replace(call, input_ids=prompt, max_new_tokens=call.max_new_tokens - len(ids))
     yield NewTokens([], final=True)  # only the word that it ends here was missing
 
 

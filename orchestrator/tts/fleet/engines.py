@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tts.base.errors import ServerError, SessionError
+from tts.base.errors import EndpointUnavailable, ServerError, SessionError
 from tts.build.sandbox import Sandbox
 from tts.build.spec import ROLES, Deployment, VerifierCommand
 from tts.endpoints.base import Connection, Generator, Verifier
@@ -25,20 +26,22 @@ from tts.endpoints.functions import (
 )
 from tts.prompting import Models
 from tts.serving.server.loading import Loading
+from tts.serving.server.lookup import LocalHealth
 from tts.serving.server.services import started_services
 from tts.serving.server.started import Engine
+from tts.serving.server.supervisor import comes_back
 from tts.serving.server.triton import Triton
 
-from .connecting import PairMaker, require_engines, triton_connection, use, use_several
+from .connecting import require_engines, require_served, triton_connection
 from .embedded import embedded_engines
-from .endpoints import routed_endpoints
+from .endpoints import Own, endpoints_on, routed_endpoints
 from .engine_steps import OpenSteps, steps_of
-from .remotes import Remotes
+from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
 from .routing import RoutingPolicy
-from .server import Server, in_loop, opened_servers
+from .server import Server, in_loop, local_name, opened_servers
 
-Given = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
+Replacements = tuple[Generator | TextFunction | None, Verifier | RewardFunction | None]
 """The program's own endpoints and functions, each instead of those of the servers."""
 _RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
 
@@ -49,9 +52,12 @@ class Engines:
 
     models: Models
     """Their tokenizers, formats and limits."""
+    own: Own
+    """The program's own endpoints, checked."""
+    remotes: Remotes
+    """The engines that are asked by HTTP."""
     replicas: Replicas
     """The servers that are used; more may be added, and any drained and removed."""
-    remotes: Remotes
     servers: Sequence[Server] = ()
     """The servers that were started here, or found: those of started engines, and Triton if it is
     the only one."""
@@ -80,8 +86,8 @@ class Engines:
         return connection.address
 
     def check(self) -> None:
-        """Raise ServerError if a server has died for good; of those that were named the replicas'
-        own watch sees.
+        """Raise ServerError if a server has died for good; the replicas' own watch sees those that
+        were named.
         """
         for server in self.servers:
             server.check()
@@ -100,11 +106,112 @@ class Engines:
                 return False
         return True
 
+    def pair(self, name: str, beside: Connection | None, number: int = 0) -> EnginePair:
+        """The pair of a replica, counted from 0; `beside` leads to the engines of ours."""
+        if not self.remotes:
+            pair = EnginePair(name, *endpoints_on(self.models, beside, self.own), beside)
+            if beside:
+                pair.close = beside.aclose
+            return pair
+        remote = self.remotes.connection(number, beside)
+        return EnginePair(
+            name if name and number == 0 else self.remotes.name(number),
+            *endpoints_on(self.models, remote, self.own),
+            remote,
+            probe=remote.probe,
+            close=remote.aclose,
+        )
+
+    def use_here(
+        self,
+        name: str,
+        connect: Callable[[], Connection | None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Use the engines of this machine, if there are any, with each replica of those elsewhere.
+
+        Replicas that did not answer when they were probed are used once they do. `check`: see
+        EnginePair. A single server is watched beside all that runs instead.
+        """
+        for number in range(max(1, len(self.remotes))):
+            pair = self.pair(name, connect(), number)
+            pair.check = check
+            self.replicas.use(pair)
+            if isinstance(pair.connection, RemoteConnection) and pair.connection.silent:
+                silent = pair.connection.silent[0]
+                self.replicas.mark_down(pair, EndpointUnavailable(f"The {silent}."))
+
+    def at(self, address: str, number: int) -> EnginePair:
+        """The engines at `host:port` or `unix:path`, or of this machine's server by its name."""
+        deployment = self.models.deployment
+        service = Triton(deployment)
+        health = LocalHealth(service) if address == local_name(deployment) else None
+        where = health.addresses.grpc if health else address
+        pair = self.pair(address, triton_connection(deployment, where), number)
+        probe_remotes = pair.probe
+
+        async def probe() -> None:
+            await asyncio.to_thread(require_served, where, deployment)
+            await probe_remotes()
+
+        pair.probe = probe
+        if health:
+            pair.check = health.check
+            pair.comes_back = partial(comes_back, service)
+        return pair
+
+    async def connected(self, address: str) -> EnginePair:
+        """One more replica, at an address, once its engines have answered.
+
+        Raises ServerError if they do not, or are not the deployment's.
+        """
+        pair = self.at(address, len(self.replicas))
+        try:
+            await pair.probe()
+        except BaseException:
+            await pair.close()
+            raise
+        return pair
+
+    async def use_several(
+        self, addresses: Sequence[str], groups: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        """Use the servers at these addresses; those that do not answer yet are used once they do.
+
+        `groups` are those of the addresses that have one.
+
+        Raises ServerError if none answers, or if one serves another deployment.
+        """
+        pairs = [
+            self.at(addresses[number % len(addresses)], number)
+            for number in range(max(len(addresses), len(self.remotes)))
+        ]
+        for pair in pairs:
+            pair.group = groups.get(pair.name, "")
+            self.replicas.use(pair)
+        self.replicas.enable_failover()
+        silent: list[str] = []
+        answers = await asyncio.gather(*(pair.probe() for pair in pairs), return_exceptions=True)
+        for pair, error in zip(pairs, answers, strict=True):
+            if isinstance(error, EndpointUnavailable):
+                silent.append(pair.name)
+                self.replicas.mark_down(pair, error)
+            elif error is not None:
+                raise error
+        if len(silent) == len(pairs):
+            raise ServerError(
+                f"No server answers at {', '.join(silent)}.",
+                hint=f"Start them: tts serve {self.models.deployment.argument}",
+            )
+        say(f"Using {', '.join(pair.name for pair in pairs if pair.name not in silent)}")
+        for name in silent:
+            say(f"{name} does not answer; it is used as soon as it does")
+
 
 @asynccontextmanager
 async def open_replicas(
     deployment: Deployment,
-    own: Given,
+    own: Replacements,
     *,
     addresses: Sequence[str] = (),
     routing: RoutingPolicy | None = None,
@@ -122,13 +229,12 @@ async def open_replicas(
         functions = stack.enter_context(ExitStack())
         verifier = own_verifier(own[1], functions) or await _command(deployment, say)
         checked = own_generator(models, own[0], functions), verifier
-        needed = {role for role, given in zip(ROLES, checked, strict=True) if given is None}
+        needed = {role for role, each in zip(ROLES, checked, strict=True) if each is None}
         compiled = bool(needed & deployment.engines().keys()) or (
             deployment.shares_engine and "verifier" in needed
         )
         remotes = Remotes(models, needed)
         stack.push_async_callback(remotes.aclose)
-        make = PairMaker(models, checked, remotes)
 
         async def connect(address: str) -> EnginePair:
             if not compiled:
@@ -137,9 +243,10 @@ async def open_replicas(
                     "Triton.",
                     hint="Servers of engines that run already are named in the deployment's url.",
                 )
-            return await make.connected(address, len(replicas))
+            return await engines.connected(address)
 
         replicas = await stack.enter_async_context(Replicas(connect, routing))
+        engines = Engines(models, checked, remotes, replicas)
         await remotes.probe(say)
         services = [*started_services(deployment, remotes.started)]
         here = compiled and not addresses and deployment.server.kind == "triton"
@@ -147,21 +254,20 @@ async def open_replicas(
             await asyncio.to_thread(require_engines, deployment, (), in_loop(say))
             services.append(Triton(deployment))
         opening_all = opened_servers(services, say, on_loading)
-        servers = await stack.enter_async_context(opening_all)
+        engines.servers = servers = await stack.enter_async_context(opening_all)
         for service, server in zip(services, servers, strict=True):
             if isinstance(service, Engine):
                 remotes.add(service, server)
         await remotes.probe(say)
-        engines = Engines(models, replicas, remotes, servers)
         if not compiled:
-            use(replicas, make.pairs("", lambda: None, engines.check))
+            engines.use_here("", check=engines.check)
         elif addresses:
             await asyncio.to_thread(require_engines, deployment, addresses, in_loop(say))
-            await use_several(replicas, make, addresses, groups, say)
+            await engines.use_several(addresses, groups, say)
         elif deployment.server.kind == "embedded":
             opening = embedded_engines(deployment, say, on_loading, needed)
             connection, engines.steps = await stack.enter_async_context(opening)
-            use(replicas, make.pairs(connection.address, lambda: connection, connection.check))
+            engines.use_here(connection.address, lambda: connection, connection.check)
         else:
             triton = servers[-1]
             engines.steps = steps_of(deployment, triton.addresses, ours=triton.ours)
@@ -169,15 +275,15 @@ async def open_replicas(
             def to_server() -> Connection:
                 return triton_connection(deployment, triton.address, triton.comes_back)
 
-            use(replicas, make.pairs(triton.address, to_server))
+            engines.use_here(triton.address, to_server)
         yield engines
 
 
-def own_generator(
-    models: Models, given: Generator | TextFunction | None, functions: ExitStack
-) -> Generator | None:
-    """The program's generator; each answer is checked. `functions` ends its threads."""
-    own: Any = given
+def own_generator(models: Models, own: Any, functions: ExitStack) -> Generator | None:
+    """The program's generator, or its function; each answer is checked.
+
+    `functions` ends its threads.
+    """
     if own is None:
         return None
     tokenizer = models.generator
@@ -191,9 +297,11 @@ def own_generator(
     return CheckedGenerator(own, tokenizer.vocab_size)
 
 
-def own_verifier(given: Verifier | RewardFunction | None, functions: ExitStack) -> Verifier | None:
-    """The program's verifier; each answer is checked. `functions` ends its threads."""
-    own: Any = given
+def own_verifier(own: Any, functions: ExitStack) -> Verifier | None:
+    """The program's verifier, or its function; each answer is checked.
+
+    `functions` ends its threads.
+    """
     if own is None:
         return None
     if function := reward_function(own):

@@ -1,7 +1,7 @@
-"""The servers that a session uses side by side: their health, and the routing of work.
+"""The servers that are used side by side: their health, and the failover of work between them.
 
-`tts.fleet.routing` decides. This module gives it connections, the time, a watch that notices
-dead servers, and a real request that shows when they are back.
+`routing` decides. This module gives it connections, the time, a watch that notices dead servers,
+and a real request that shows when they are back.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tts.base.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
 from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
 
-from .routing import Breaker, Lease, Router, RoutingPolicy
+from .routing import Breaker, Replica, Router, RoutingPolicy
 
 CHECK_S = 0.5
 """Seconds between checks of the servers."""
@@ -27,32 +26,41 @@ FAILURES = (EndpointUnavailable, EndpointTimeout, ServerError)
 """Errors that mean a broken server rather than a wrong request."""
 
 RETRY_WAIT_S = 0.2
-"""Before work goes back to a replica on which it has failed, which may not be known to be lost."""
+"""Seconds before work goes back to a replica on which it has failed, which may be down."""
 
 T = TypeVar("T")
 
 
 async def _nothing() -> None:
-    """Finds and closes nothing."""
+    """Probes and closes nothing."""
+
+
+def _nobody() -> Collection[str]:
+    return ()
 
 
 @dataclass(eq=False)
-class EnginePair:
-    """Both engines of one replica, and how to see that they work."""
+class EnginePair(Replica):
+    """One server: both engines of a replica, how to see that they work, and whether they do.
 
-    name: str
-    """Its address; of the program's own endpoints: empty."""
+    Its name is its address; for endpoints of a program it is empty.
+    """
+
     generator: Generator
     verifier: Verifier
     connection: Connection | None = None
-    """To its engines, unless both are the program's own."""
+    """Leads to its engines; None where both are the program's own."""
     check: Callable[[], None] = lambda: None
-    """In a millisecond: raises ServerError if something of it is known to have died."""
+    """Takes a millisecond; raises ServerError if something of it is known to have died."""
     probe: Callable[[], Awaitable[None]] = _nothing
-    """By a real request to both engines; raises a TtsError."""
+    """Sends a real request to both engines; raises a TtsError."""
     comes_back: Callable[[], bool] = lambda: False
     """Whether it is gone, and another process is starting it again."""
     close: Callable[[], Awaitable[None]] = _nothing
+    failure: TtsError | None = field(default=None, init=False)
+    """The last failure, unless it has worked since."""
+    down: asyncio.Future[TtsError] = field(init=False)
+    """The reason, from when it stops working; another future when it works again."""
 
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
@@ -65,7 +73,7 @@ class Replicas:
 
     With one that was there from the beginning (`use`) it only passes requests on: who waits for it
     to come back is the connection, and its failures are the callers'. From the second on, or once
-    one was added by its address, what fails on one is repeated on another.
+    one was added by its address, what fails on one is repeated on another (`elastic`).
     """
 
     def __init__(
@@ -79,17 +87,12 @@ class Replicas:
 
         `patience_s`: how long to wait while no replica works and none is being started again.
         """
-        self.router = Router(policy, Breaker())
+        self.router: Router[EnginePair] = Router(policy, Breaker())
         """The state of the replicas; not to be changed by others."""
         self.elastic = False
         """Whether work moves from one replica to another."""
         self._connect = connect
         self._patience_s = patience_s
-        self._pairs: dict[str, EnginePair] = {}
-        self._lost: dict[str, asyncio.Future[TtsError]] = {}
-        """A future for each replica, which is done while the replica is not usable."""
-        self._why: dict[str, TtsError] = {}
-        """The last failure of each replica that has not worked since."""
         self._changed = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._trials: set[asyncio.Task[None]] = set()
@@ -97,41 +100,35 @@ class Replicas:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         tasks = [*self._trials, *([self._watch] if self._watch else [])]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for pair in self._pairs.values():
+        for pair in self.pairs:
             await pair.close()
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
     @property
     def pairs(self) -> Sequence[EnginePair]:
         """All replicas, usable or not, in the order in which they came."""
-        return tuple(self._pairs.values())
+        return self.router.replicas
 
-    def use(self, pair: EnginePair, group: str = "") -> None:
+    def use(self, pair: EnginePair) -> None:
         """Give work to engines that answer already; ValueError for a name that is taken."""
-        self.router.add(pair.name, group)
-        self._pairs[pair.name] = pair
-        self._lost[pair.name] = asyncio.get_running_loop().create_future()
-        if len(self._pairs) > 1:
-            self.be_elastic()
+        self.router.add(pair)
+        pair.down = asyncio.get_running_loop().create_future()
+        if len(self) > 1:
+            self.enable_failover()
         self.wake()
 
-    def be_elastic(self) -> None:
+    def enable_failover(self) -> None:
         """From now on what fails on one replica is repeated on another, or waits for one."""
         self.elastic = True
-        for pair in self._pairs.values():
+        for pair in self.pairs:
             if pair.connection:
                 pair.connection.patience_s = MOVING_PATIENCE_S
         if self._watch is None:
@@ -140,17 +137,18 @@ class Replicas:
     async def add(self, address: str, group: str = "") -> None:
         """Connect to one more replica and give it work; raises a TtsError, or ValueError."""
         pair = await self._connect(address)
+        pair.group = group
         try:
-            self.use(pair, group)
+            self.use(pair)
         except ValueError:
             await pair.close()
             raise
-        self.be_elastic()
+        self.enable_failover()
 
     def drain(self, name: str, draining: bool = True) -> None:
         """Give it no new conversations, or some again; running ones go on. Raises KeyError."""
-        self.router.drain(name, draining)
-        self.be_elastic()
+        self.router[name].draining = draining
+        self.enable_failover()
         self.wake()
 
     async def remove(self, name: str) -> None:
@@ -158,20 +156,15 @@ class Replicas:
         self.drain(name)
         while self.router[name].outstanding:
             await self._change()
-        self.router.remove(name)
-        await self._pairs.pop(name).close()
-        self._lost.pop(name).cancel()
-        self._why.pop(name, None)
+        pair = self.router.remove(name)
+        await pair.close()
+        pair.down.cancel()
 
-    def lose(self, pair: EnginePair, why: TtsError) -> None:
+    def mark_down(self, pair: EnginePair, why: TtsError) -> None:
         """A replica is known not to work: nothing goes there until it answers the watch."""
-        self._why[pair.name] = why
-        self.router.trip(pair.name, self._now())
-        self._notice(pair.name)
-
-    def lost(self, pair: EnginePair) -> asyncio.Future[TtsError]:
-        """Done when a replica stops working, with the reason; another one when it works again."""
-        return self._lost[pair.name]
+        pair.failure = why
+        self.router.trip(pair, self._now())
+        self._notice(pair)
 
     @asynccontextmanager
     async def lease(
@@ -179,26 +172,27 @@ class Replicas:
         key: str = "",
         *,
         avoid: Collection[str] = (),
-        strictly: bool = False,
+        busy: Callable[[], Collection[str]] = _nobody,
     ) -> AsyncIterator[EnginePair]:
         """The engines for a piece of work, which are waited for; what the block raises is learned.
 
-        `avoid` names replicas that are used only if there is no other, or with `strictly` never.
-        Raises EndpointUnavailable when none has worked for too long.
+        `avoid` names replicas that are used only if there is no other. `busy` names those that take
+        nothing new now: they are waited for, but not by work that avoids others. Raises
+        EndpointUnavailable when none has worked for too long.
         """
-        lease = await self._leased(key, avoid, strictly=strictly)
+        pair = await self._lease(key, avoid, busy)
         ok: bool | None = None
         try:
-            yield self._pairs[lease.replica.name]
+            yield pair
             ok = True
         except FAILURES as error:
             ok = False
-            self._why[lease.replica.name] = error
+            pair.failure = error
             raise
         finally:
             # of a single one the circuit stays closed: there is no alternative to asking it
-            self.router.end(lease, self._now(), ok=ok if self.elastic else None)
-            self._notice(lease.replica.name)
+            self.router.end(pair, key, self._now(), ok=ok if self.elastic else None)
+            self._notice(pair)
             self.wake()
 
     async def call(self, request: Callable[[EnginePair], Awaitable[T]], key: str = "") -> T:
@@ -211,15 +205,17 @@ class Replicas:
             async with attempts.next() as pair:
                 return await request(pair)
 
-    async def _leased(self, key: str, avoid: Collection[str], *, strictly: bool) -> Lease:
+    async def _lease(
+        self, key: str, avoid: Collection[str], busy: Callable[[], Collection[str]]
+    ) -> EnginePair:
         give_up: float | None = None
         while True:
-            lease = self.router.lease(self._now(), key, avoid=avoid)
-            if lease is None and avoid and not strictly:
-                lease = self.router.lease(self._now(), key)
-            if lease is not None:
-                return lease
-            if self.some_work() or any(pair.comes_back() for pair in self.pairs):
+            pair = self.router.lease(self._now(), key, avoid={*avoid, *busy()})
+            if pair is None and avoid:
+                pair = self.router.lease(self._now(), key)
+            if pair is not None:
+                return pair
+            if self.some_work() or any(each.comes_back() for each in self.pairs):
                 give_up = None
             elif give_up is None:
                 give_up = self._now() + self._patience_s
@@ -229,18 +225,16 @@ class Replicas:
 
     def some_work(self) -> bool:
         """Whether any replica works, even if it cannot take this work now."""
-        return any(
-            not (self._lost[each.name].done() or each.draining) for each in self.router.replicas
-        )
+        return any(not (each.down.done() or each.draining) for each in self.pairs)
 
     def _none_works(self) -> TtsError:
         """The one replica's own failure, or those of all."""
-        why = [error for name, error in self._why.items() if name in self._pairs]
-        if len(self._pairs) == 1 and why:
-            return why[0]
-        reasons = [f"{name}: {error.message}" for name, error in self._why.items()]
+        failures = [(pair.name, pair.failure) for pair in self.pairs if pair.failure]
+        if len(self) == 1 and failures:
+            return failures[0][1]
+        reasons = [f"{name}: {failure.message}" for name, failure in failures]
         return EndpointUnavailable(
-            f"None of {len(self._pairs)} servers answers.",
+            f"None of {len(self)} servers answers.",
             hint="\n".join([*reasons, "Start one of them again."]),
         )
 
@@ -249,18 +243,18 @@ class Replicas:
         restarting: set[EnginePair] = set()
         while True:
             for pair in self.pairs:
-                if not self._lost[pair.name].done():
+                if not pair.down.done():
                     try:
                         pair.check()
                     except ServerError as error:
-                        self.lose(pair, error)
+                        self.mark_down(pair, error)
                 elif pair.comes_back():
                     restarting.add(pair)
                 elif pair in restarting:  # it has just been started again
                     restarting.discard(pair)
                     self._begin_trial(pair)
-            for replica in self.router.to_try(self._now()):
-                self._begin_trial(self._pairs[replica.name])
+            for pair in self.router.to_try(self._now()):
+                self._begin_trial(pair)
             self.wake()  # those who wait look at the time
             await asyncio.sleep(CHECK_S)
 
@@ -273,28 +267,25 @@ class Replicas:
         try:
             await pair.probe()
         except TtsError as error:
-            ok = False
-            self._why[pair.name] = error
+            pair.failure = error
+            self.router.report(pair, self._now(), ok=False)
         else:
-            ok = True
-        if pair.name in self._pairs:
-            self.router.report(pair.name, self._now(), ok=ok)
-            self._notice(pair.name)
-            self.wake()
+            self.router.report(pair, self._now(), ok=True)
+        self._notice(pair)
+        self.wake()
 
-    def _notice(self, name: str) -> None:
-        """Say so if a replica has been lost, or has come back."""
-        lost = self._lost.get(name)
-        if lost is None or not self.elastic:
+    def _notice(self, pair: EnginePair) -> None:
+        """Say so if a replica is down, or has come back."""
+        if not self.elastic:
             return
-        works = self.router[name].circuit.state(self._now()) == "closed"
-        if works and lost.done():
-            self._lost[name] = asyncio.get_running_loop().create_future()
-        elif not works and not lost.done():
-            unknown = EndpointUnavailable(f"The server at {name} does not answer.")
-            lost.set_result(self._why.get(name, unknown))
+        works = pair.circuit.state(self._now()) == "closed"
+        if works and pair.down.done():
+            pair.down = asyncio.get_running_loop().create_future()
+        elif not works and not pair.down.done():
+            unknown = EndpointUnavailable(f"The server at {pair.name} does not answer.")
+            pair.down.set_result(pair.failure or unknown)
         if works:
-            self._why.pop(name, None)
+            pair.failure = None
 
     def wake(self) -> None:
         """Wake the callers that wait for a replica."""
@@ -312,7 +303,7 @@ class Replicas:
 class Attempts:
     """Tries a piece of work on one replica after another, until it is done or fails for good.
 
-    Work moves only here: whatever a search, a sample or a request does when its server is lost is
+    Work moves only here: whatever a search, a sample or a request does when its server is down is
     the next attempt.
 
         attempts = Attempts(replicas, most=lambda: 3)
@@ -327,7 +318,7 @@ class Attempts:
         key: str = "",
         *,
         most: Callable[[], int],
-        busy: Collection[str] = (),
+        busy: Callable[[], Collection[str]] = _nobody,
     ) -> None:
         """`most` attempts may fail in a row; `busy` names replicas that take nothing new now.
 
@@ -339,7 +330,8 @@ class Attempts:
         self._busy = busy
         self._failed: list[str] = []
         """Replicas on which it has failed, as long as there are others."""
-        self._in_vain = 0
+        self._in_a_row = 0
+        """Attempts since the last progress."""
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[EnginePair]:
@@ -349,24 +341,19 @@ class Attempts:
         attempt may be made; the last one, and everything else, is raised.
         """
         pair: EnginePair | None = None
-        self._in_vain += 1
+        self._in_a_row += 1
         try:
-            async with self._replicas.lease(
-                self._key,
-                # while it waits for one that is not busy, `busy` itself may change
-                avoid={*self._failed, *self._busy} if self._failed else self._busy,
-                strictly=not self._failed,
-            ) as pair:
+            async with self._replicas.lease(self._key, avoid=self._failed, busy=self._busy) as pair:
                 if pair.name in self._failed:  # there is no other
                     await asyncio.sleep(RETRY_WAIT_S)
                 yield pair
         except FAILURES:
-            if pair is None or self._in_vain >= self._most():
+            if pair is None or self._in_a_row >= self._most():
                 raise
             self._failed.append(pair.name)
             if len(self._failed) >= len(self._replicas):
                 del self._failed[:-1]
 
-    def count_anew(self) -> None:
+    def reset(self) -> None:
         """Progress was made: earlier failures no longer count."""
-        self._in_vain = 0
+        self._in_a_row = 0

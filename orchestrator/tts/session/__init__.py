@@ -14,7 +14,7 @@ docs/reference/python.md.
 | plan | a run's resolved configuration, with its functions and other objects |
 | functions, function_files | the program's own `answer_of` and `equal`; functions in files |
 | solver | solves the problems of a plan; results that the program has not taken yet |
-| problem_search, outcome | the search for one problem; its outcome |
+| outcome | a finished search to its answers, votes and record |
 | requests | samples outside a search |
 | scoring | scores of solutions that exist already; candidates, ranked |
 | run | a run in a folder; the results of one that is continued |

@@ -28,7 +28,7 @@ from tts.build.tokenizer import Message
 from tts.endpoints.base import Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
 from tts.fleet.drivers import Drivers
-from tts.fleet.engines import Engines, Given, open_replicas
+from tts.fleet.engines import Engines, Replacements, open_replicas
 from tts.fleet.replicas import Replicas
 from tts.fleet.routing import RoutingPolicy
 from tts.fleet.server import while_healthy
@@ -101,7 +101,7 @@ class AsyncSession:
                 hint="Name their servers in the deployment's url.",
             )
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
-        self._own: Given = generator, verifier
+        self._own: Replacements = generator, verifier
         self._say = say or (lambda line: None)
         self._opening = partial(
             open_replicas,

@@ -64,7 +64,7 @@ class Plan:
     """The facts about engines that run already; None: those of the deployment."""
     on_step: Callable[[Step], None] | None = None
     """Called with each step that is written or scored."""
-    on_server: Callable[[str], None] | None = None
+    on_server: Callable[[str], None] = lambda name: None
     """Called with the server that a problem goes to; again when it moves to another."""
 
     def __post_init__(self) -> None:

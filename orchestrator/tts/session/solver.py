@@ -7,6 +7,7 @@ import logging
 from asyncio import TaskGroup
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -24,14 +25,17 @@ from tts.search import (
     AnswerOf,
     BudgetedSearch,
     Decision,
+    Generated,
+    NodePath,
+    Scored,
     Search,
+    Thought,
 )
 
 from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
 from .outcome import judged_outcome
 from .plan import Plan
-from .problem_search import ProblemSearch
-from .result import Result, RunProgress, Usage
+from .result import Result, RunProgress, Step, Usage
 from .strategy import is_own
 
 AHEAD = 256
@@ -233,18 +237,17 @@ class Solver:
             await asyncio.to_thread(self._code.require)
         name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
         try:
-            search = ProblemSearch(
-                self._drivers,
-                plan,
-                problem,
-                name,
-                partial(self._new_search, problem),
+            steps = StepCallbacks(problem, plan.on_step) if plan.on_step else None
+            found = await self._drivers.search(
+                replace(problem, id=name),
+                lambda: self._new_search(problem, steps),
                 priority=priority,
                 ends=ends,
                 time_s=time_s,
                 on_start=on_start,
+                on_server=plan.on_server,
+                on_result=steps.receive if steps else None,
             )
-            found = await search.result()
             graded = tests and ProblemTests(self._code, tests, problem.answer, problem.id)
             outcome = await judged_outcome(
                 plan,
@@ -264,7 +267,7 @@ class Solver:
             self._decided.set()
         return outcome.result(Usage.of(work, outcome.completion_tokens, seconds))
 
-    def _new_search(self, problem: Problem) -> Search:
+    def _new_search(self, problem: Problem, steps: StepCallbacks | None) -> Search:
         """A new search for a problem, within its budget."""
         asked = self._plan.asked
         advice = self._allocation.advice(problem.id) if self._allocation else None
@@ -273,10 +276,12 @@ class Solver:
             consecutive=self._plan.deployment.consecutive_seeds,
         )
         tokens = advice.cap if advice else asked.limits.budget_tokens
-        if tokens is None:
-            return search
-        writes = self._plan.deployment.critiques > 0
-        return BudgetedSearch(search, tokens, guesses=advice is not None, writes=writes)
+        if tokens is not None:
+            writes = self._plan.deployment.critiques > 0
+            search = BudgetedSearch(search, tokens, guesses=advice is not None, writes=writes)
+        if steps:
+            steps.search = search
+        return search
 
     def _tests(self, problem: Problem) -> CodeTests | None:
         """The tests that say whether its answers are right; none where the program says it."""
@@ -299,6 +304,36 @@ class Solver:
         while self._allocation and not self._allocation.ready(problem.id):
             self._decided.clear()
             await self._decided.wait()
+
+
+class StepCallbacks:
+    """Steps for the program's callback, from the results of one search."""
+
+    def __init__(self, problem: Problem, on_step: Callable[[Step], None]) -> None:
+        self.search: Search | None = None
+        self._problem = problem
+        self._on_step = on_step
+        self._thoughts: dict[NodePath, Thought] = {}
+        self._scored: set[NodePath] = set()
+
+    def receive(self, result: Generated | Scored) -> None:
+        """Report a written or scored step once; a search that changes servers repeats its steps."""
+        if isinstance(result, Scored):
+            if result.node not in self._scored:
+                self._scored.add(result.node)
+                self._step(result.node, result.score)
+            return
+        node = result.node
+        for thought in result.thoughts:
+            if node not in self._thoughts:
+                self._thoughts[node] = thought
+                self._step(node, None)
+            node = (*node, 0)
+
+    def _step(self, node: NodePath, score: float | None) -> None:
+        tree = self.search.tree if self.search else None
+        thought = self._thoughts[node]
+        self._on_step(Step(self._problem, node, thought.text, score, tree, thought.thinking))
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,5 +1,7 @@
 """Which of the usable replicas is picked."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,20 +18,24 @@ LOADS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=1, m
 
 def replicas(loads):
     return [
-        Replica(f"r{place}", outstanding=load, given=given)
-        for place, (load, given) in enumerate(loads)
+        Replica(f"r{place}", leases=Counter({"": load}), total=total)
+        for place, (load, total) in enumerate(loads)
     ]
 
 
 def grouped():
-    return [Replica("big", "tp8"), Replica("small-1", "tp1"), Replica("small-2", "tp1")]
+    return [
+        Replica("big", group="tp8"),
+        Replica("small-1", group="tp1"),
+        Replica("small-2", group="tp1"),
+    ]
 
 
 @given(LOADS)
 def test_the_least_outstanding_is_least(loads):
     usable = replicas(loads)
     chosen = LeastOutstanding().pick(usable, "", 1)
-    assert (chosen.outstanding, chosen.given) == min((r.outstanding, r.given) for r in usable)
+    assert (chosen.outstanding, chosen.total) == min((r.outstanding, r.total) for r in usable)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), LOADS.filter(lambda loads: len(loads) > 2))))
@@ -53,7 +59,7 @@ def test_the_key_longest_unused_is_forgotten_first():
     both = replicas([(0, 0), (5, 0)])
     for key in ("a", "b", "a", "c"):  # b is forgotten
         policy.pick(both, key, 1)
-    both[0].outstanding = 9
+    both[0].leases[""] = 9
     assert [policy.pick(both, key, 1).name for key in ("a", "c", "b")] == ["r0", "r0", "r1"]
 
 
@@ -61,7 +67,7 @@ def test_work_without_a_key_goes_by_load():
     policy = PrefixAffinity()
     both = replicas([(0, 0), (5, 0)])
     assert policy.pick(both, "", 1).name == "r0"
-    both[0].outstanding = 9
+    both[0].leases[""] = 9
     assert policy.pick(both, "", 1).name == "r1"
 
 

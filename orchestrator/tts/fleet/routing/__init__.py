@@ -1,11 +1,11 @@
-"""Which replica of a deployment gets which work. Pure: no IO, no clock.
+"""Decisions which replica of a deployment gets which work. Pure: no IO, no clock.
 
 | module | job |
 |---|---|
 | router | `Router`: replicas that come and go, work handed out and taken back |
 | policies | prefix affinity, least outstanding work, groups by concurrency |
 | circuit | when a replica that fails is left alone, and when it is tried again |
-| replica | a replica and a lease, as plain data |
+| replica | a replica, as plain data |
 """
 
 from .circuit import Breaker, Circuit, CircuitState
@@ -17,7 +17,7 @@ from .policies import (
     RoutingPolicy,
     routing_policy,
 )
-from .replica import Lease, Replica
+from .replica import Replica
 from .router import Router
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "ByConcurrency",
     "Circuit",
     "CircuitState",
-    "Lease",
     "LeastOutstanding",
     "PolicyName",
     "PrefixAffinity",

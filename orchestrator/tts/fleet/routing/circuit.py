@@ -18,7 +18,7 @@ class Breaker:
     """When a circuit opens, and for how long."""
 
     failures: int = 3
-    """So many in a row open it."""
+    """Number of failures in a row that open it."""
     wait_s: float = 1.0
     """Seconds until it is tried again; they double with each trial that fails."""
     longest_wait_s: float = 30.0
@@ -34,24 +34,24 @@ class Circuit:
 
     breaker: Breaker = Breaker()
     failures: int = 0
-    """In a row, while it is closed."""
+    """Number of failures in a row, while it is closed."""
     retry_at: float | None = None
-    """From when on it may be tried again; None: it is closed."""
+    """The time from which on it may be tried again; None: it is closed."""
     wait_s: float = 0.0
-    """How long it was opened for."""
+    """Seconds for which it was opened."""
 
     def state(self, now: float) -> CircuitState:
-        """At a time in seconds, on the clock of all the calls."""
+        """The state at a time in seconds, on the clock of all calls."""
         if self.retry_at is None:
             return "closed"
         return "half-open" if now >= self.retry_at else "open"
 
     def succeeded(self) -> Circuit:
-        """Something was answered: whatever was thought of it, it works."""
+        """The record after an answer: whatever was thought of it, it works."""
         return Circuit(self.breaker)
 
     def failed(self, now: float) -> Circuit:
-        """Something failed; of an open circuit that is work from before, which says nothing new."""
+        """The record after a failure; old work on an open circuit says nothing new."""
         match self.state(now):
             case "open":
                 return self
@@ -62,7 +62,7 @@ class Circuit:
         return self._opened(now, self.breaker.wait_s)
 
     def tripped(self, now: float) -> Circuit:
-        """It is known to be dead, as when its process has ended: open at once."""
+        """The record of a dead server, as when its process has ended: open at once."""
         return self._opened(now, self.breaker.wait_s) if self.retry_at is None else self.failed(now)
 
     def _opened(self, now: float, wait_s: float) -> Circuit:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from .replica import Replica
 
+R = TypeVar("R", bound=Replica)
 PolicyName = Literal["prefix-affinity", "least-outstanding", "by-concurrency"]
 THRESHOLD = 64
 """Concurrent requests at which ScaleLLM's best configuration changes."""
@@ -20,7 +21,7 @@ KEYS = 65_536
 class RoutingPolicy(Protocol):
     """Chooses a replica. It may remember only its arguments."""
 
-    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
+    def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
         """One of `usable`, which is not empty, for work of `key` (empty: of nothing that stays).
 
         `concurrency` is the number of leases of all replicas, with the one to come.
@@ -28,11 +29,11 @@ class RoutingPolicy(Protocol):
 
 
 class LeastOutstanding:
-    """The replica with the least outstanding work; of equal ones the one that was given least."""
+    """The replica with the least outstanding work; of equal ones the one with the least so far."""
 
-    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
-        """See RoutingPolicy."""
-        return min(usable, key=lambda each: (each.outstanding, each.given))
+    def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
+        """The replica with the least outstanding work."""
+        return min(usable, key=lambda each: (each.outstanding, each.total))
 
 
 class PrefixAffinity:
@@ -45,18 +46,17 @@ class PrefixAffinity:
         """Key to name of a replica, the longest unused first."""
         self._by_load = LeastOutstanding()
 
-    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
-        """See RoutingPolicy. A key whose replica is not usable moves to another one for good."""
+    def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
+        """The key's replica, or another one for good if that is not usable."""
         home = self._home.get(key)
-        chosen = next((each for each in usable if each.name == home), None)
-        if chosen is None:
-            chosen = self._by_load.pick(usable, key, concurrency)
+        replica = next((each for each in usable if each.name == home), None)
+        replica = replica or self._by_load.pick(usable, key, concurrency)
         if key:
-            self._home[key] = chosen.name
+            self._home[key] = replica.name
             self._home.move_to_end(key)
             if len(self._home) > self._keys:
                 self._home.popitem(last=False)
-        return chosen
+        return replica
 
 
 class ByConcurrency:
@@ -65,7 +65,7 @@ class ByConcurrency:
     Tensor parallelism shortens each step, which is latency; replicas multiply steps, which is
     throughput; ScaleLLM (Yao et al., 2024, arXiv:2408.00008) routes by the load. It changes to
     `many` at the threshold, and back below RETURN_SHARE of it: between them it stays as it is, so
-    that a concurrency that wavers does not move prefixes about.
+    that a concurrency that wavers moves no prefixes.
     """
 
     def __init__(self, few: str, many: str, threshold: int = THRESHOLD) -> None:
@@ -82,8 +82,8 @@ class ByConcurrency:
         """The group that work goes to now."""
         return self._many if self.busy else self._few
 
-    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
-        """See RoutingPolicy. While no replica of the group is usable, any other is taken."""
+    def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
+        """A replica of the group; any other while none of the group is usable."""
         if concurrency >= self._threshold:
             self.busy = True
         elif concurrency < self._back:

@@ -25,7 +25,7 @@ from tts.engines.simulated import (
     StepTime,
     StepTotals,
 )
-from tts.fleet.routing import PrefixAffinity, Router
+from tts.fleet.routing import PrefixAffinity, Replica, Router
 from tts.runs.replay import Script
 
 from .published_pairs import shapes_of
@@ -233,11 +233,11 @@ def fleet_of(
     return Fleet(SimulatedServer(gpus, 0.0 if fits else CALL_S), pairs)
 
 
-def router_of(fleet: Fleet) -> Router:
+def router_of(fleet: Fleet) -> Router[Replica]:
     """The router in front of the servers, which it knows by their numbers."""
-    router = Router(PrefixAffinity())
+    router: Router[Replica] = Router(PrefixAffinity())
     for number in range(len(fleet.pairs)):
-        router.add(str(number))
+        router.add(Replica(str(number)))
     return router
 
 

@@ -220,10 +220,10 @@ async def _solve(
 
     async def client() -> None:
         for problem in queue:
-            lease = router.lease(clock(), problem.id)
-            assert lease is not None  # simulated servers do not fail
-            await observed.solve(submit(problem, drivers[int(lease.replica.name)]))
-            router.end(lease, clock(), ok=True)
+            replica = router.lease(clock(), problem.id)
+            assert replica is not None  # simulated servers do not fail
+            await observed.solve(submit(problem, drivers[int(replica.name)]))
+            router.end(replica, problem.id, clock(), ok=True)
 
     await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
 
