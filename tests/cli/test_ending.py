@@ -11,6 +11,7 @@ import pytest
 
 from tts.base.errors import ConfigError
 from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, exit_code_of
+from tts.endpoints.functions import users_code
 
 
 def raising(error):
@@ -44,6 +45,20 @@ def test_a_servers_words_cannot_control_the_terminal_in_a_traceback_either(monke
     assert err.count("␛]0;pwn␇␛[2J") == 2
     assert "Traceback" in err
     assert "\x1b" not in err
+
+
+def test_code_of_the_users_ends_with_its_own_traceback(capsys):
+    def users_function():
+        with users_code("mine.score"):
+            {}["x"]
+
+    assert exit_code_of(users_function) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert __file__ in lines[1]
+    assert lines[-3].startswith("KeyError")
+    assert lines[-2].startswith("tts called mine.score: ")
+    assert lines[-1] == "error: mine.score raised KeyError: 'x'."
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])

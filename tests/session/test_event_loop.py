@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from tests.session.endpoints import Hanging
@@ -20,13 +21,15 @@ def threads():
     return {thread.name for thread in threading.enumerate()}
 
 
-def interrupt_when(event):
-    """Ctrl-C in the main thread as soon as `event` is set."""
+def interrupt_when(event, then=lambda: None):
+    """Ctrl-C in the main thread as soon as `event` is set; `then` is called a moment later."""
     main = threading.main_thread().ident
 
     def press():
         event.wait()
         signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.3)
+        then()
 
     threading.Thread(target=press).start()
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import traceback
 from functools import partial
 
 import numpy as np
@@ -308,8 +309,8 @@ class Odd(BaseException):
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (KeyError("weights"), r"reward raised KeyError: 'weights' \(.*:\d+, in reward"),
-        (StopIteration(), r"reward raised StopIteration \("),
+        (KeyError("weights"), "reward raised KeyError: 'weights'"),
+        (StopIteration(), "reward raised StopIteration"),
         (SystemExit(3), "reward raised SystemExit: 3"),
         (KeyboardInterrupt(), "reward raised KeyboardInterrupt"),
         (GeneratorExit(), "reward raised GeneratorExit"),
@@ -333,14 +334,16 @@ def test_an_error_of_any_kind_is_the_functions(opened, kind, told, is_async):
     with opened(**own) as session, pytest.raises(FunctionError, match=told) as caught:
         session.solve(QUESTION, n=4)
     assert caught.value.__cause__ is kind
+    assert "reward: docs/reference/python.md" in kind.__notes__[-1]
+    assert traceback.extract_tb(kind.__traceback__)[0].filename == __file__
 
 
 PROGRAM = """
-import asyncio, os, time
+import asyncio, time
 from tts.endpoints.functions import Caller
 
 async def ask():
-    print(await Caller(lambda: os.fork() and 7)())
+    print(await Caller(lambda: 7)())
     try:
         await asyncio.wait_for(Caller(lambda: time.sleep(600))(), 0.1)
     except TimeoutError:
@@ -351,7 +354,7 @@ print("ended", flush=True)
 """
 
 
-def test_a_function_that_blocks_or_forks_lets_its_program_end_once():
+def test_a_function_that_blocks_lets_its_program_end():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
     )

@@ -29,7 +29,7 @@ from types import FrameType
 
 import platformdirs
 
-from tts.base.errors import ConfigError, TtsError
+from tts.base.errors import ConfigError, FunctionError, TtsError
 from tts.base.input_files import Unreadable, as_text
 from tts.base.private import private_folder
 from tts.base.shown_text import printable
@@ -71,6 +71,8 @@ def exit_code_of(command: Callable[[], object]) -> int:
     except TtsError as error:
         if verbose:
             _say("".join(traceback.format_exception(error)).rstrip())  # with a server's words in it
+        elif isinstance(error, FunctionError) and error.__cause__:  # the user's own code
+            _say("".join(traceback.format_exception(error.__cause__)).rstrip())
         _say(f"error: {error.message}")
         if error.hint:
             _say(error.hint)

@@ -14,16 +14,14 @@ import asyncio
 import functools
 import inspect
 import math
-import os
 import queue
 import threading
-import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tts.base.errors import ConfigError, FunctionError, RequestRefused
+from tts.base.errors import ConfigError, FunctionError, RequestRefused, TtsError
 from tts.build.tokenizer import Tokenizer
 
 from .base import (
@@ -67,48 +65,39 @@ def name_of(function: object) -> str:
     return f"{module}.{name}"
 
 
-def failed(name: str, error: BaseException, function: object = None) -> FunctionError:
-    """The error for a function that raised: with its own, and where in its file.
-
-    Where none of its lines has run, because it was called wrongly, the `function` itself.
-    """
-    text, kind = described(error, str), type(error).__name__
-    where = _place(error) or place_of(function)
-    return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}{where}.")
-
-
-def place_of(function: object) -> str:
-    """Where a function or class of the user's begins; nothing if that is not known."""
+@contextmanager
+def users_code(name: str) -> Iterator[None]:
+    """A call of the user's code: what it raises is the cause of a FunctionError."""
     try:
-        made: Any = inspect.unwrap(function) if callable(function) else function
-        return f" ({inspect.getsourcefile(made)}:{inspect.getsourcelines(made)[1]})"
-    except (TypeError, OSError):  # built in, or of no file
-        return ""
+        yield
+    except (TtsError, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task and task.cancelling():  # and not the function's own idea
+                raise
+        raise failed(name, error) from error
+
+
+def failed(name: str, error: BaseException) -> FunctionError:
+    """The error for code that raised, whose own traceback ends with a note and begins with it."""
+    error.add_note(f"tts called {name}: docs/reference/python.md says what it takes and returns.")
+    frames = error.__traceback__
+    while frames and Path(frames.tb_frame.f_code.co_filename).is_relative_to(_OURS):
+        frames = frames.tb_next
+    if frames:  # none where it was called wrongly
+        error.__traceback__ = frames
+    kind, text = type(error).__name__, described(error, str)
+    return FunctionError(f"{name} raised {f'{kind}: {text}' if text else kind}.")
 
 
 def described(value: object, write: Callable[[object], str] = repr) -> str:
     """The beginning of a value of the user's as a message has it, though its own method fails."""
     try:
         return write(value)[:200]
-    except BaseException:
+    except Exception:
         return f"a {type(value).__name__} that cannot be shown"
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether the task that a function runs in is cancelled, and not the function's own idea."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and bool(task and task.cancelling())
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of the user's own file: not of a library that it calls."""
-    lines = traceback.extract_tb(error.__traceback__)
-    theirs = [each for each in lines if not Path(each.filename).is_relative_to(_OURS)]
-    at = [each for each in theirs if each.filename == theirs[0].filename]
-    return f" ({at[-1].filename}:{at[-1].lineno}, in {at[-1].name})" if at else ""
-
-
-_Tell = Callable[[Any], object]
 
 
 class Caller:
@@ -119,35 +108,15 @@ class Caller:
         self._function = function
         call = getattr(function, "__call__", None)  # noqa: B004 - of an object: may be async def
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], _Tell] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call the function; its exceptions become FunctionError."""
-        if self._is_async:
-            value = self._function(*arguments, **options)
-        else:
-            call = functools.partial(self._outcome, *arguments, **options)
-            error, value = await self._in_thread(call)
-            if error is not None:  # of whatever kind: nobody interrupts or cancels that thread
-                raise failed(self.name, error) from error
-        try:
+        call = functools.partial(self._function, *arguments, **options)
+        with users_code(self.name):
+            value = call() if self._is_async else await self._in_thread(call)
             return await value if inspect.isawaitable(value) else value
-        except BaseException as caught:
-            if isinstance(caught, GeneratorExit) or _is_cancelled(caught):
-                raise
-            raise failed(self.name, caught) from caught
-
-    def _outcome(self, *arguments: Any, **options: Any) -> tuple[BaseException | None, Any]:
-        """The exception or the result: some errors (StopIteration) cannot pass through a future."""
-        process = os.getpid()
-        try:
-            return None, self._function(*arguments, **options)
-        except BaseException as error:
-            return error, None
-        finally:
-            if os.getpid() != process:  # it has forked and returned in both
-                os._exit(0)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         if self._thread is None:
@@ -155,21 +124,30 @@ class Caller:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
+        answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
-        def tell(outcome: Any) -> None:
-            if not done.done():
-                done.set_result(outcome)
+        def answer_with(value: Any, error: BaseException | None) -> None:
+            if not answer.done():
+                answer.set_result((value, error))
 
-        self._calls.put((call, lambda outcome: loop.call_soon_threadsafe(tell, outcome)))
-        return await done
+        def work() -> None:
+            value = raised = None
+            try:
+                value = call()
+            except BaseException as error:  # a future refuses some, such as StopIteration
+                raised = error
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                loop.call_soon_threadsafe(answer_with, value, raised)
+
+        self._calls.put(work)
+        value, error = await answer
+        if error is not None:  # of whatever kind: nobody interrupts or cancels that thread
+            raise failed(self.name, error) from error
+        return value
 
     def _work(self) -> None:
-        while asked := self._calls.get():
-            call, tell = asked
-            outcome = call()
-            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                tell(outcome)
+        while work := self._calls.get():
+            work()
 
     def close(self) -> None:
         """End the worker thread; a call that has begun is not waited for."""
@@ -193,8 +171,8 @@ class FunctionVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier; raises FunctionError naming the function and what it gave."""
         chain = call.question, list(call.steps)
-        said = await (self._batches(chain) if self._batches else self._call(*chain))
-        return VerifierResult(self._checked(said, chain))
+        scores = await (self._batches(chain) if self._batches else self._call(*chain))
+        return VerifierResult(self._checked(scores, chain))
 
     def close(self) -> None:
         """End the worker thread."""
@@ -203,26 +181,26 @@ class FunctionVerifier:
         self._call.close()
 
     async def _score_batch(self, chains: list[ChainToScore]) -> Sequence[Any]:
-        said = _plain(await self._call(list(chains)))
-        if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
+        scores = _plain(await self._call(list(chains)))
+        if not isinstance(scores, list | tuple) or len(scores) != len(chains):
             raise FunctionError(
-                f"{self._call.name} gave {described(said)} for a batch of {len(chains)} chains; it "
-                "takes one parameter, so it must return a list with a score for each of them.",
+                f"{self._call.name} gave {described(scores)} for a batch of {len(chains)} chains; "
+                "it takes one parameter, so it must return a list with a score for each of them.",
                 hint="A function of one chain has two parameters: (question, steps). One with a "
                 "default is not counted.",
             )
-        return said
+        return scores
 
-    def _checked(self, said: Any, chain: ChainToScore) -> float:
+    def _checked(self, scores: Any, chain: ChainToScore) -> float:
         """The score of the last step."""
         question, steps = chain
-        score = _plain(said)
+        score = _plain(scores)
         if isinstance(score, list | tuple) and len(score) == len(steps) > 0:
             score = score[-1]
         number = _number(score)
         if not 0.0 <= number <= 1.0:
             raise FunctionError(
-                f"{self._call.name} gave {described(said)} for a chain of {len(steps)} steps of "
+                f"{self._call.name} gave {described(scores)} for a chain of {len(steps)} steps of "
                 f"{question!r:.80}; a score must be a number within [0, 1], or a list with one for "
                 "each step.",
                 hint="For rewards on another scale, return for instance 1 / (1 + exp(-reward)).",
@@ -260,13 +238,13 @@ class Batches:
             if not batch:
                 continue
             try:
-                said = await self._answer([item for item, _ in batch])
+                answers = await self._answer([item for item, _ in batch])
             except FunctionError as error:
                 for _, answer in batch:
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for (_, answer), each in zip(batch, said, strict=True):
+            for (_, answer), each in zip(batch, answers, strict=True):
                 if not answer.done():
                     answer.set_result(each)
 
@@ -291,11 +269,13 @@ class FunctionGenerator:
         self._tokenizer = tokenizer
         self._end_ids = frozenset(end_ids)
         self._delimiter = step_delimiter
-        wanted = f"(prompt, ...) with any of {', '.join(OPTIONS)}"
-        first, *others = _required(function, wanted) or [""]
+        signature = f"(prompt, ...) with any of {', '.join(OPTIONS)}"
+        first, *others = _required(function, signature) or [""]
         if not first or set(others) - set(OPTIONS):
-            raise _wrong_parameters(self._call.name, wanted)
-        self._options = _named(function)
+            raise _wrong_parameters(self._call.name, signature)
+        kinds = {each.kind for each in _parameters(function).values()}
+        takes_all = inspect.Parameter.VAR_KEYWORD in kinds
+        self._options = OPTIONS if takes_all else [*OPTIONS & _parameters(function).keys()]
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; raises FunctionError naming the function and what it gave."""
@@ -317,8 +297,7 @@ class FunctionGenerator:
             "seed": call.seed,
         }
         prompt = self._tokenizer.spelled(prompt_ids)
-        given = {name: value for name, value in options.items() if name in self._options}
-        text = await self._call(prompt, **given)
+        text = await self._call(prompt, **{name: options[name] for name in self._options})
         if not isinstance(text, str):
             raise FunctionError(
                 f"{self._call.name} gave {described(text)} for a prompt of {len(prompt_ids)} "
@@ -353,8 +332,8 @@ class CheckedGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; raises FunctionError for anything but a list of ids."""
-        wanted = "(call) of tts.endpoints.base.Generator", "prompt"
-        ids = await _coming(self._name, self._inner.generate(call), *wanted)
+        takes = "(call) of tts.endpoints.base.Generator", "prompt"
+        ids = await _answer_of(self._name, self._inner.generate(call), *takes)
         return self._checked(ids, self._name)
 
     async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
@@ -370,11 +349,11 @@ class CheckedGenerator(StreamingGenerator):
                 self._checked(new.ids, name)
                 yield new
 
-    def _checked(self, given: Any, name: str) -> list[int]:
-        ids = _plain(given)
+    def _checked(self, output: Any, name: str) -> list[int]:
+        ids = _plain(output)
         if not isinstance(ids, list | tuple) or not all(_is_id(token) for token in ids):
             raise FunctionError(
-                f"{name} gave {described(given)}; it must return a list of new token ids, or be a "
+                f"{name} gave {described(output)}; it must return a list of new token ids, or be a "
                 "function of the prompt's text: its first parameter is then named prompt.",
                 hint="docs/reference/python.md describes both.",
             )
@@ -397,8 +376,8 @@ class CheckedVerifier:
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier; raises FunctionError for anything but a score."""
-        wanted = "(call) of tts.endpoints.base.Verifier", "question, steps"
-        result = await _coming(self._name, self._inner.score(call), *wanted)
+        takes = "(call) of tts.endpoints.base.Verifier", "question, steps"
+        result = await _answer_of(self._name, self._inner.score(call), *takes)
         number = _number(getattr(result, "score", None))
         counts = [getattr(result, name, 0) for name in ("tokens", "no_verdict")]
         if not 0.0 <= number <= 1.0 or any(not _is_id(count) or count < 0 for count in counts):
@@ -433,15 +412,15 @@ def reward_function(verifier: object) -> RewardFunction | None:
 
 def require_endpoints(generator: object, verifier: object) -> None:
     """Raise ConfigError for what can be neither an endpoint nor a function."""
-    for role, given, method, like in (
+    for role, endpoint, method, like in (
         ("generator", generator, "generate", "(prompt, ...) -> str"),
         ("verifier", verifier, "score", "(question, steps) -> float"),
     ):
-        fits = callable(given) or callable(getattr(given, method, None))
-        if given is not None and (isinstance(given, type) or not fits):
+        fits = callable(endpoint) or callable(getattr(endpoint, method, None))
+        if endpoint is not None and (isinstance(endpoint, type) or not fits):
             raise ConfigError(
-                f"{role} is {described(given)}; it must be a function {like}, or an object with a "
-                f"method {method}."
+                f"{role} is {described(endpoint)}; it must be a function {like}, or an object with "
+                f"a method {method}."
             )
 
 
@@ -470,35 +449,27 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         return {}
 
 
-def _required(function: Callable[..., Any], wanted: str | None = None) -> list[str]:
+def _required(function: Callable[..., Any], signature: str | None = None) -> list[str]:
     """The names of positional parameters without a default.
 
     Raises ConfigError for required keywords, unless they are OPTIONS.
     """
     required = [p for p in _parameters(function).values() if p.default is inspect.Parameter.empty]
     keywords = [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    if wanted and set(keywords) - set(OPTIONS):
-        raise _wrong_parameters(name_of(function), wanted)
+    if signature and set(keywords) - set(OPTIONS):
+        raise _wrong_parameters(name_of(function), signature)
     return [parameter.name for parameter in required if parameter.kind in _POSITIONAL]
 
 
-def _named(function: Callable[..., Any]) -> set[str]:
-    """Those of OPTIONS that a function has a parameter for."""
-    parameters = _parameters(function)
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-        return set(OPTIONS)
-    return set(OPTIONS) & parameters.keys()
+def _wrong_parameters(name: str, signature: str) -> ConfigError:
+    return ConfigError(f"The parameters of {name} must be {signature}.")
 
 
-def _wrong_parameters(name: str, wanted: str) -> ConfigError:
-    return ConfigError(f"The parameters of {name} must be {wanted}.")
-
-
-async def _coming(name: str, answer: Any, wanted: str, text: str) -> Any:
-    """What a method gives that must be async; raises FunctionError for one that is not."""
+async def _answer_of(name: str, answer: Any, takes: str, text: str) -> Any:
+    """The answer of a method that must be async; raises FunctionError for one that is not."""
     if not inspect.isawaitable(answer):
         raise FunctionError(
-            f"{name} gave {described(answer)} at once; a method {wanted} is async.",
+            f"{name} gave {described(answer)} at once; a method {takes} is async.",
             hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
         )
     return await answer

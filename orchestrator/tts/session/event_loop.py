@@ -2,24 +2,20 @@
 
 The latter also works where the caller's thread runs a loop already (a notebook). Callbacks are
 called in the caller's thread while it waits. Ctrl-C in the caller's thread cancels the call, waits
-until it has ended, and raises KeyboardInterrupt.
+until it has ended, and raises KeyboardInterrupt. A second one gives up code that holds the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import functools
 import queue
 import signal
-import sys
 import threading
-import time
 from asyncio import Runner
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -29,12 +25,7 @@ from tts.base.owner import Owner
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATIENCE_S = 1.0
-"""Seconds that code of the user's may go on after a signal."""
 _POLL_S = 0.1
-_HERE = Path(__file__).parent
-_CALLERS = str(_HERE / "own_search.py"), str(_HERE.parent / "endpoints" / "functions.py")
-"""The modules that call the user's code."""
 
 
 @contextlib.contextmanager
@@ -86,38 +77,34 @@ def interruptible(
     It raises Interrupted or, after SIGTERM, Terminated. `drain` may handle a SIGTERM by returning
     True: then the command ends by itself, and the next signal stops it.
 
-    Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
-    server), and a cut-short clean-up would leave a server behind. Code of the user's that holds the
-    loop up, such as a strategy that never returns, is broken off PATIENCE_S after the signal.
+    Once that has begun, further ones are ignored: what remains is bounded (cancel requests, close
+    the log, stop the server), and a cut-short clean-up would leave a server behind. Where it does
+    not begin, as code holds the loop up, such as a strategy that never returns, the second signal
+    breaks that code off.
     """
     received: signal.Signals | None = None
-    broken = ""
+    is_pending = is_broken_off = False
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(running)
 
         def interrupt(number: signal.Signals) -> None:
-            nonlocal received
-            if received is None and number is signal.SIGTERM and drain():
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                return
-            if received is None:
+            nonlocal received, is_pending
+            is_pending = False
+            if received is None and not (number is signal.SIGTERM and drain()):
                 received = number
                 say("stopping ...")
                 task.cancel()
 
         def arrived(number: int, frame: FrameType | None) -> None:
-            if received is None:
-                signal.signal(signal.SIGALRM, overdue)
-                signal.setitimer(signal.ITIMER_REAL, PATIENCE_S, _POLL_S)
-                loop.call_soon_threadsafe(interrupt, signal.Signals(number))
-
-        def overdue(number: int, frame: FrameType | None) -> None:
-            nonlocal broken
-            if frame and _is_own(frame):
-                broken = f" {frame.f_code.co_filename}, line {frame.f_lineno}, was broken off."
+            nonlocal received, is_pending, is_broken_off
+            if received is None and is_pending:
+                received, is_broken_off = signal.Signals(number), True
                 raise KeyboardInterrupt
+            if received is None:
+                is_pending = True
+                loop.call_soon_threadsafe(interrupt, signal.Signals(number))
 
         for number in before:
             signal.signal(number, arrived)
@@ -127,26 +114,17 @@ def interruptible(
     try:
         result = run_loop(run())
     except BaseException as error:
-        if received is None or (isinstance(error, Exception) and not broken):
+        if received is None or (isinstance(error, Exception) and not is_broken_off):
             raise
     finally:
-        if received is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         running.close()  # where the loop has not begun it
         for number, handler in before.items():
             signal.signal(number, handler if received is None else signal.SIG_IGN)
     if received is not None:  # also where it ended by itself just then: what follows is not wanted
         if received is signal.SIGTERM:
-            raise Terminated(f"Stopped by SIGTERM.{broken}")
-        raise Interrupted(f"Interrupted.{broken}")
+            raise Terminated("Stopped by SIGTERM.")
+        raise Interrupted("Interrupted.")
     return result
-
-
-def _is_own(frame: FrameType | None) -> bool:
-    """Whether this is in a call of the user's code, and not in a step of our own."""
-    while frame and frame.f_code.co_filename not in _CALLERS:
-        frame = frame.f_back
-    return frame is not None
 
 
 class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
@@ -168,17 +146,17 @@ class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
         loop = asyncio.get_running_loop()
         iterator, end = iter(items), object()
 
-        def answer(taken: asyncio.Future[Any], item: object) -> None:
-            if not taken.done():
-                taken.set_result(item)
+        def answer(reply: asyncio.Future[Any], item: object) -> None:
+            if not reply.done():
+                reply.set_result(item)
 
-        def take(taken: asyncio.Future[Any]) -> None:
-            loop.call_soon_threadsafe(answer, taken, next(iterator, end))
+        def take(reply: asyncio.Future[Any]) -> None:
+            loop.call_soon_threadsafe(answer, reply, next(iterator, end))
 
         while True:
-            taken: asyncio.Future[Any] = loop.create_future()
-            self.put(functools.partial(take, taken))
-            if (item := await taken) is end:
+            reply: asyncio.Future[Any] = loop.create_future()
+            self.put(functools.partial(take, reply))
+            if (item := await reply) is end:
                 return
             yield item
 
@@ -189,7 +167,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.owner = Owner("This session")
         self._loop = new_event_loop()
-        self._stopped = False
+        self._stopped = self.is_held = False
         # a daemon: a program that never closes its session can still end
         self._thread = threading.Thread(target=self._run, name="tts session", daemon=True)
         self._thread.start()
@@ -205,6 +183,8 @@ class LoopThread:
             self.owner.require()
             if self._stopped:
                 raise SessionError("The session is closed.")
+            if self.is_held:
+                raise SessionError("The session is held by code that has not returned.")
         except SessionError:
             coroutine.close()
             raise
@@ -221,9 +201,7 @@ class LoopThread:
                 while not isinstance(item := _next(inbox), asyncio.Task):
                     ctrl_c.call(item)
             except BaseException:  # Ctrl-C, or a callback has failed
-                if not finish:
-                    self._loop.call_soon_threadsafe(lambda: started[0].cancel())
-                self._await_end(started, inbox)
+                self._await_end(started, inbox, cancel=not finish)
                 raise
         if ctrl_c.pressed:
             raise KeyboardInterrupt
@@ -234,25 +212,31 @@ class LoopThread:
         """Stop the loop and wait for the thread; nothing may be running any more."""
         self._stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if not self.is_held:
+            self._thread.join()
 
-    def _await_end(self, started: list[asyncio.Task[Any]], inbox: Inbox) -> None:
-        """Wait until the task has ended, which takes a bounded time once it was cancelled."""
-        since = time.monotonic()
+    def _await_end(self, started: list[asyncio.Task[Any]], inbox: Inbox, *, cancel: bool) -> None:
+        """Wait until the task has ended, which takes a bounded time once the loop cancels it.
+
+        Another Ctrl-C before the loop gets to that leaves the task alone: code holds the loop.
+        """
+        reached = threading.Event()
+
+        def reach() -> None:
+            reached.set()
+            self.is_held = False
+            if cancel:
+                started[0].cancel()
+
+        self._loop.call_soon_threadsafe(reach)
         while not (started and started[0].done()):
             with contextlib.suppress(queue.Empty):
-                inbox.get(timeout=_POLL_S)  # what is still posted is dropped
-            if time.monotonic() - since > PATIENCE_S:
-                self._break_off()
+                # what is still posted is dropped
+                if inbox.get(timeout=_POLL_S) is _interrupt and not reached.is_set():
+                    self.is_held = True
+                    return
         if not started[0].cancelled():
             started[0].exception()  # seen: what made the caller stop is raised instead
-
-    def _break_off(self) -> None:
-        """Raise KeyboardInterrupt in the user's code, if that is what holds the loop up."""
-        thread = self._thread.ident
-        if thread and _is_own(sys._current_frames().get(thread)):
-            raised = ctypes.py_object(KeyboardInterrupt)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 
     def _run(self) -> None:
         try:

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from tts.base.errors import ConfigError
+from tts.base.errors import ConfigError, FunctionError
 from tts.base.input_files import Unreadable, is_file, read_bytes
 from tts.build.spec import Deployment, VerifierFunction
-from tts.endpoints.functions import failed, require_endpoints
+from tts.endpoints.functions import require_endpoints, users_code
 from tts.runs.config import FunctionSource
 from tts.strategies.strategy import Strategy
 
@@ -46,15 +46,12 @@ def names_function(text: str) -> bool:
 
 def source_of(text: str) -> FunctionSource:
     """The source that FILE.py:NAME names; raises ConfigError. The file is not read yet."""
-    found = _NAMED.fullmatch(text)
-    if found is None:
-        raise ConfigError(
-            f"{text!r:.200} names no Python function.", hint="Give FILE.py:NAME: my_prm.py:score."
-        )
-    file = Path(found["file"]).expanduser()
-    if not is_file(file):
-        raise ConfigError(f"There is no file {file}.", hint="Give FILE.py:NAME: my_prm.py:score.")
-    return FunctionSource(file=str(file.resolve()), name=found["name"])
+    match = _NAMED.fullmatch(text)
+    file = Path(match["file"] if match else "").expanduser()
+    if not match or not is_file(file):
+        what = f"There is no file {file}." if match else f"{text!r:.200} names no Python function."
+        raise ConfigError(what, hint="Give FILE.py:NAME: my_prm.py:score.")
+    return FunctionSource(file=str(file.resolve()), name=match["name"])
 
 
 def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
@@ -68,10 +65,9 @@ def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
 
 def verifier_of(deployment: Deployment, given: Any | None = None) -> Any | None:
     """`given`, or the function that is the verifier of a deployment that the user has named."""
-    if given is not None:
-        return given
-    found = load_all(sources_of(deployment))
-    return found["verifier"].value if found else None
+    if given is None and (sources := sources_of(deployment)):
+        return load_all(sources)["verifier"].value
+    return given
 
 
 def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:
@@ -95,15 +91,13 @@ def _load(role: str, source: FunctionSource) -> Loaded:
     value: Any = _module(file, code, digest)
     for part in source.name.split("."):
         if not hasattr(value, part):
-            named = ", ".join(_offered(value)) or "none"
-            raise ConfigError(f"{file} has no {source.name}.", hint=f"Names in it: {named}.")
+            names = ", ".join(_offered(value)) or "none"
+            raise ConfigError(f"{file} has no {source.name}.", hint=f"Names in it: {names}.")
         value = getattr(value, part)
     if role == "verifier":
         if isinstance(value, type):
-            try:
+            with users_code(f"{file.stem}.{source.name}()"):
                 value = value()
-            except Exception as error:
-                raise failed(f"{file.stem}.{source.name}()", error) from error
         require_endpoints(None, value)
     return Loaded(value, msgspec.structs.replace(source, sha256=digest))
 
@@ -123,8 +117,8 @@ def _offered(holder: Any) -> list[str]:
 
 
 def _module(file: Path, code: bytes, digest: str) -> ModuleType:
-    known, module = loaded.get(file, ("", None))
-    if module is not None and known == digest:
+    loaded_digest, module = loaded.get(file, ("", None))
+    if module is not None and loaded_digest == digest:
         return module
     other = sys.modules.get(file.stem)
     if (other is not None and other is not module) or file.stem in sys.stdlib_module_names:
@@ -137,10 +131,11 @@ def _module(file: Path, code: bytes, digest: str) -> ModuleType:
         sys.path.append(str(file.parent))  # last: a json.py beside it is not everybody's
     sys.modules[file.stem] = module  # dataclasses and pickle look their classes up there
     try:
-        exec(compile(code, str(file), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
+        with users_code(str(file)):
+            exec(compile(code, str(file), "exec"), vars(module))
+    except FunctionError:
         del sys.modules[file.stem]
         loaded.pop(file, None)
-        raise failed(str(file), error) from error
+        raise
     loaded[file] = digest, module
     return module

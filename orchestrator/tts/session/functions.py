@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tts.base.errors import FunctionError
-from tts.endpoints.functions import Caller, described, failed, name_of
+from tts.endpoints.functions import Caller, described, name_of, users_code
 from tts.grading import Outcome, Reason, Verdict, canonical, is_integer
 from tts.search import AnswerForm
 
@@ -37,10 +37,8 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
     """A program's own `answer_of`, whose failures name it; raises FunctionError."""
 
     def answer_of(text: str) -> str | None:
-        try:
+        with users_code(name_of(function)):
             answer = function(text)
-        except Exception as error:
-            raise failed(name_of(function), error) from error
         if answer is not None and not isinstance(answer, str):
             raise FunctionError(
                 f"{name_of(function)} gave {described(answer)}; an answer must be a text or None.",

@@ -109,7 +109,8 @@ class Session:
             return
         self._closed = True
         try:
-            self._loop.run(self._session.__aexit__(None, None, None), finish=True)
+            if not self._loop.is_held:  # else its engines end with this process
+                self._loop.run(self._session.__aexit__(None, None, None), finish=True)
         finally:
             self._loop.stop()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tts.base.errors import ConfigError, TtsError
+from tts.base.errors import ConfigError
 from tts.build.spec import Deployment
-from tts.endpoints.functions import failed, name_of, place_of
+from tts.endpoints.functions import name_of, users_code
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import (
@@ -153,13 +154,10 @@ def _configured(
     strategy: Strategy, deployment: Deployment, given: dict[str, Any]
 ) -> ChosenStrategy:
     """A strategy with its parameters; raises FunctionError where code of the user's fails."""
-    try:
+    is_users = is_own(strategy.config)
+    with users_code(f"strategy {strategy.name}") if is_users else nullcontext():
         config = configure(strategy, deployment, given)
         ballot = strategy.ballot(config)
-    except Exception as error:
-        if isinstance(error, TtsError) or not is_own(strategy.config):
-            raise
-        raise failed(f"Strategy {strategy.name}", error, strategy.config) from error
     return ChosenStrategy(strategy.name, strategy.vote, config, ballot=ballot)
 
 
@@ -171,16 +169,11 @@ def is_own(function: object) -> bool:
 def _require_factory(function: Callable[..., Any]) -> None:
     """Raise ConfigError for a function or class that cannot be called with (problem, seed)."""
     if missing := sorted(getattr(function, "__abstractmethods__", ())):
-        raise ConfigError(
-            f"{name_of(function)} lacks what every Search has: {', '.join(missing)}"
-            f"{place_of(function)}."
-        )
+        raise ConfigError(f"{name_of(function)} lacks what every Search has: {', '.join(missing)}.")
     try:
         inspect.signature(function).bind(None, None)
     except TypeError as error:
-        raise ConfigError(
-            f"{name_of(function)} must take (problem, seed): {error}{place_of(function)}."
-        ) from error
+        raise ConfigError(f"{name_of(function)} must take (problem, seed): {error}.") from error
     except ValueError:  # some of C have no signature
         return
 
