@@ -1,6 +1,6 @@
 """What begins with the same prefix waits for the one that fills the cache with it."""
 
-from tts.driver.problem_run import PrefixGate
+from tts.driver.prefix_gate import PrefixGate
 from tts.scheduling import Job, WorkKind
 from tts.search import Score
 

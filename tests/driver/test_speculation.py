@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Hooked, Run
 
-from tts.driver.problem_run import DriverParts, Submission
-from tts.driver.speculation import SpeculativeRun, Trust
+from tts.driver import Submission
+from tts.driver.problem_run import ProblemRun
+from tts.driver.speculation import Trust
 from tts.prompting import Context, Models
 from tts.runs import events
 from tts.scheduling import Job, WorkKind
@@ -122,24 +123,31 @@ class _Lone:
     def __init__(self, models, search, thoughts=None, trust=None):
         self.promoted, self.cancelled = [], []
         self.trust = trust or Trust()
-        runtime = DriverParts(
-            SimpleNamespace(guesses=SimpleNamespace(promote=self.promoted.append)),
-            lambda record: None,
-            lambda: 0.0,
-            lambda job, why: self.cancelled.append(job),
-            prefetch=False,
+        scheduler = SimpleNamespace(
+            guesses=SimpleNamespace(promote=self.promoted.append),
+            policy=SimpleNamespace(prefetch=False),
+        )
+        dispatcher = SimpleNamespace(
+            record=lambda record: None,
+            clock=lambda: 0.0,
+            cancel=lambda job, why: self.cancelled.append(job),
         )
         resumed = ResumedWork(thoughts=thoughts or {})
-        self.run = SpeculativeRun(
+        self.run = ProblemRun(
             Submission(0, PROBLEMS[0], None, 0, resumed, None, None),
             Context.of(models, PROBLEMS[0]),
             search,
-            runtime,
+            scheduler,
+            dispatcher,
             self.trust,
         )
+        self.speculation = self.run.speculation
+
+    def jobs(self):
+        return list(self.speculation.guesses(0, 0))
 
     def guessed(self):
-        return [job.work.node for job in self.run.guesses()]
+        return [job.work.node for job in self.jobs()]
 
     def ask(self, node):
         """Its search asks for a node that was sent ahead."""
@@ -149,7 +157,7 @@ class _Lone:
         """Guesses of which a search says the chance, each asked for or not."""
         for number, used in enumerate(outcomes):
             job = job_of((number, 0), chance * self.trust.factor)
-            self.run.sent(job)
+            self.speculation.add(job)
             if used:
                 self.ask((number, 0))
                 assert self.promoted.pop() is job
@@ -171,14 +179,14 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, mode
     )
     tight = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
     lone = _Lone(tight, _Guesses([(0, 0)]), {(0,): THOUGHT})
-    assert [job.tokens for job in lone.run.guesses()] == [prompt + 1] * guessed
+    assert [job.tokens for job in lone.jobs()] == [prompt + 1] * guessed
 
 
 def test_a_guess_continues_every_thought_above_it(models):
     """None of which the search has asked for yet: a run that is resumed knows them."""
     thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
     lone = _Lone(models, _Guesses([(0, 0, 0, 0)]), thoughts)
-    (job,) = lone.run.guesses()
+    (job,) = lone.jobs()
     prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
     assert lone.run.context.generator_ids((0, 0, 0)).tolist() == [*prompt, 1, 2, 3]
     assert job.tokens == len(prompt) + 3
@@ -194,7 +202,7 @@ def test_what_is_in_flight_or_answered_is_not_guessed_again(models):
     lone = _Lone(models, search, {(0,): THOUGHT, (1,): THOUGHT, (1, 0): THOUGHT})
     assert lone.guessed() == [(0, 0), (0, 1)]
     flying = job_of((0, 0))
-    lone.run.sent(flying)
+    lone.speculation.add(flying)
     assert lone.guessed() == [(0, 1)]
     lone.run.take_in(flying, THOUGHT)
     assert lone.guessed() == [(0, 1)]
@@ -232,7 +240,7 @@ def test_every_guess_is_used_lost_or_given_up_once(models, seed):
     for number in range(30):
         node = (number % 3, number)
         jobs[node] = job_of(node)
-        lone.run.sent(jobs[node])
+        lone.speculation.add(jobs[node])
         if rng.random() < 0.5:
             lone.run.take_in(jobs[node], THOUGHT)
             answered.add(node)
@@ -243,14 +251,14 @@ def test_every_guess_is_used_lost_or_given_up_once(models, seed):
             lone.promoted.clear()
             ends[node] += 1
         elif draw < 0.4 and node not in answered:
-            lone.run.give_up(jobs[node])
+            lone.speculation.give_up(jobs[node])
             ends[node] += 1
     search.able = {(0,)}
     left = {node for node in jobs if not ends[node]}
     lone.run._advance([], WorkKind.MAIN)
     lost = {node for node in left - answered if node[0] != 0}
     assert {job.work.node for job in lone.cancelled} == lost
-    assert set(lone.run._ahead) == {node for node in left if node[0] == 0}
-    assert {node for node in lone.run._known if len(node) == 2} == {
+    assert set(lone.speculation.ahead) == {node for node in left if node[0] == 0}
+    assert {node for node in lone.run._answers if len(node) == 2} == {
         node for node in left & answered if node[0] == 0
     }

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from tts.base.errors import DeadlineExceeded, SearchError
@@ -28,9 +27,10 @@ from tts.scheduling import Job, Policy, Scheduler, WorkKind
 from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
-from .problem_run import DriverParts, ProblemRun, Submission
+from .problem_run import ProblemRun
 from .records import JobAnswer, TakeRecord
-from .speculation import SpeculativeRun, Trust
+from .speculation import Trust
+from .submission import Submission, set_deadline
 
 
 class Driver:
@@ -64,14 +64,11 @@ class Driver:
             clock=clock,
             on_end=self._on_end,
         )
-        self._parts = DriverParts(
-            self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
-        )
         self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
         """How far the guesses of each kind of search have come true."""
         self._queued: list[tuple[int, int, Submission]] = []
         """A heap: the highest priority first, then the oldest."""
-        self._running: dict[int, SpeculativeRun] = {}
+        self._running: dict[int, ProblemRun] = {}
         self._submitted = 0
         self._unfinished: set[asyncio.Future[SearchResult]] = set()
         self._due: asyncio.Handle | None = None
@@ -80,12 +77,7 @@ class Driver:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         for outcome in list(self._unfinished):
             outcome.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
@@ -113,26 +105,32 @@ class Driver:
         completion. `resumed` holds the results of an interrupted run. `on_result` is called with
         each result that the search receives.
         """
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[SearchResult] = loop.create_future()
+        outcome: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         number = self._submitted
         self._submitted += 1
         submission = Submission(
             number, problem, new_search, priority, resumed or ResumedWork(), on_result, outcome
         )
         self._unfinished.add(outcome)
-        timer = None
+        outcome.add_done_callback(partial(self._finish, number))
         if deadline_s is not None:
-            timer = loop.call_later(deadline_s, self._expire, submission, deadline_s)
-        outcome.add_done_callback(partial(self._finish, number, timer))
+            set_deadline(submission, deadline_s, self.stop)
         heapq.heappush(self._queued, (-priority, number, submission))
         self._pump_soon()
         return submission
 
-    def stop(self, submission: Submission) -> None:
-        """End a running search with its result so far; a queued one is left alone."""
-        if submission.search is not None and not submission.done:
-            self._end(submission, self._stopped(submission, submission.search))
+    def stop(self, submission: Submission, *, late: DeadlineExceeded | None = None) -> None:
+        """End a running search with its result so far; a queued one is left alone.
+
+        `late` is the error that ends one without a completion, a queued one among them.
+        """
+        end: SearchResult | Exception | None = late
+        if submission.search and not submission.done:
+            stopped = self._stopped(submission, submission.search)
+            if late is None or isinstance(stopped, Exception) or stopped.completions:
+                end = stopped
+        if end:
+            self._end(submission, end)
             self._pump()
 
     def _pump_soon(self) -> None:
@@ -171,9 +169,9 @@ class Driver:
     def _start(self, submission: Submission) -> None:
         try:
             context = Context.of(self._models, submission.problem)
-            submission.search = submission.new_search()
-            trust = self._trust[type(submission.search)]
-            run = SpeculativeRun(submission, context, submission.search, self._parts, trust)
+            search = submission.search = submission.new_search()
+            trust = self._trust[type(search)]
+            run = ProblemRun(submission, context, search, self._scheduler, self._dispatcher, trust)
         except Exception as error:
             self._end(submission, error)
             return
@@ -182,22 +180,25 @@ class Driver:
 
     def _guesses(self) -> Iterator[Job]:
         """Speculative jobs that could be sent now: shallow first, then by chance."""
-        guesses = (run.guesses() for run in self._running.values())
+        guesses = (
+            run.speculation.guesses(number, run.submission.priority)
+            for number, run in self._running.items()
+        )
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
     def _send(self, job: Job) -> None:
         run = self._running[job.problem]
         if job.kind is WorkKind.SPECULATIVE:
-            run.sent(job)
-        self._dispatcher.send(run, job)
+            run.speculation.add(job)
+        self._dispatcher.send(job, run.context)
 
     def _give_up(self, job: Job) -> None:
         """Cancel speculation whose slot is wanted for main or eager work."""
-        self._running[job.problem].give_up(job)
+        self._running[job.problem].speculation.give_up(job)
         self._dispatcher.cancel(job, "slot")
 
     def _on_end(self, job: Job, answer: JobAnswer | Exception) -> None:
-        """A request is over: tell its search, or end it if the request failed."""
+        """Tell a search the answer of its request, or end it if the request failed."""
         run = self._running[job.problem]
         if isinstance(answer, Exception):
             self._end(run.submission, answer)
@@ -225,7 +226,7 @@ class Driver:
             return error
 
     def _end(self, submission: Submission, end: SearchResult | Exception) -> None:
-        """A problem has come to its end."""
+        """End a problem with its result or an error, unless it has ended."""
         self._close(submission.number)
         if submission.done:
             return
@@ -235,29 +236,13 @@ class Driver:
             submission.outcome.set_result(end)
 
     def _close(self, number: int) -> None:
-        """A problem runs no more: cancel and forget what it still wanted."""
+        """Cancel and forget what a problem that runs no more still wanted."""
         if self._running.pop(number, None):
             self._scheduler.end_problem(number)
             self._dispatcher.cancel_all(number)
 
-    def _expire(self, submission: Submission, deadline_s: float) -> None:
-        end: SearchResult | Exception = DeadlineExceeded(
-            f"Problem {submission.problem.id} was not solved within {deadline_s:g} s.",
-            hint="Give it more time, or a smaller n.",
-        )
-        if submission.search:
-            stopped = self._stopped(submission, submission.search)
-            if isinstance(stopped, Exception) or stopped.completions:
-                end = stopped
-        self._end(submission, end)
-        self._pump()
-
-    def _finish(
-        self, number: int, timer: asyncio.TimerHandle | None, outcome: asyncio.Future[SearchResult]
-    ) -> None:
-        """A submission has its outcome: a result, an error, or its caller has cancelled it."""
-        if timer:
-            timer.cancel()
+    def _finish(self, number: int, outcome: asyncio.Future[SearchResult]) -> None:
+        """Forget a submission that has a result or an error, or that its caller has cancelled."""
         if not outcome.cancelled():
             outcome.exception()  # so that nobody is warned of an error that was not awaited
         self._unfinished.discard(outcome)
@@ -266,7 +251,7 @@ class Driver:
             self._pump()
 
     def _end_what_hangs(self) -> None:
-        """A search that wants nothing and is not done would wait for ever."""
+        """End searches that want nothing and are not done: they would wait for ever."""
         if self._scheduler.in_flight == (0, 0) and self._scheduler.pending == (0, 0):
             for run in list(self._running.values()):
                 self._end(

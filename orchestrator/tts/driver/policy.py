@@ -52,8 +52,8 @@ def share_gpus(deployment: Deployment) -> bool:
     if deployment.shares_engine:
         return True
     if started := deployment.started():
-        used = [{*spec.devices} for spec in started.values()]
-        on_one = shares(deployment) or (len(used) == 2 and not used[0].isdisjoint(used[1]))
+        devices = [{*spec.devices} for spec in started.values()]
+        on_one = shares(deployment) or (len(devices) == 2 and not devices[0].isdisjoint(devices[1]))
         return deployment.gpu is not None and on_one
     generator, verifier = (
         {gpu for gpus in engine.placement.replicas for gpu in gpus}

@@ -18,7 +18,7 @@ JobAnswer = tuple[Thought, ...] | Scored | None
 """The result of a request: thoughts, a score, or nothing for a prefetch."""
 
 CancelReason = Literal["ended", "pruned", "slot"]
-"""Its search has ended or wants it no longer, or its slot was needed for work that is certain."""
+"""The reason: its search has ended, wants it no longer, or its slot was needed for certain work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class EndedRequest:
-    """A request that an engine was sent has been answered or cancelled."""
+    """A request that an engine has answered, or that was cancelled."""
 
     problem: str
     work: Expand | Score | Prefetch
     kind: WorkKind
-    """The kind that it was sent as."""
+    """The kind of work that it was sent as."""
     prompt_tokens: int
     in_flight: tuple[int, int]
     """Requests on the generator and the verifier when it was sent, itself included."""
-    sent: float
-    done: float
+    sent_at: float
+    ended_at: float
     answer: JobAnswer = None
     tokens: int = 0
     """Tokens that its engine generated."""

@@ -18,10 +18,7 @@ from itertools import tee
 
 from tts.prompting import Context
 from tts.scheduling import Job, WorkKind
-from tts.search import Expand, Generated, Guess, NodePath, Scored, Search, Work
-
-from .problem_run import DriverParts, ProblemRun, Submission
-from .records import JobAnswer, UsedGuess
+from tts.search import Guess, NodePath, Search, Thought
 
 
 class Trust:
@@ -40,14 +37,14 @@ class Trust:
         return min(1.0, self._asked_for / self._expected)
 
     def add(self, chance: float, *, hit: bool) -> None:
-        """A guess with this chance was asked for, or never will be."""
+        """Count a guess with this chance: `hit`, it was asked for; else it never will be."""
         self._expected += chance
         self._asked_for += hit
 
 
 @dataclass(slots=True)
-class _SentAhead:
-    """An expansion that was sent ahead."""
+class SentGuess:
+    """An expansion that was sent before its search asked for it."""
 
     job: Job
     chance: float
@@ -55,111 +52,95 @@ class _SentAhead:
     answered: bool = False
 
 
-class SpeculativeRun(ProblemRun):
-    """A started problem whose expansions may be sent before its search asks for them."""
+class Speculation:
+    """Expansions of one problem that may be sent, or were, before its search asks for them."""
 
     def __init__(
         self,
-        submission: Submission,
-        context: Context,
         search: Search,
-        parts: DriverParts,
+        context: Context,
+        answers: dict[NodePath, tuple[Thought, ...]],
         trust: Trust,
     ) -> None:
-        """`trust` is shared by all problems with the same kind of search."""
-        super().__init__(submission, context, search, parts)
+        """`answers` has thoughts that need no request; those to guesses are added to it."""
+        self._search = search
+        self._context = context
+        self._answers = answers
         self._trust = trust
-        self._ahead: dict[NodePath, _SentAhead] = {}
-        """What was sent ahead and has not been asked for; the answers are in `_known`, too."""
-        self._foreseen: Iterator[Guess] | None = None
-        """What the search foresees, from the best on, as long as nothing changes."""
+        self.ahead: dict[NodePath, SentGuess] = {}
+        """Guesses that were sent and that the search has not asked for."""
+        self._guesses: Iterator[Guess] | None = None
+        """The search's guesses, from the best on, as long as nothing changes."""
 
-    def guesses(self) -> Iterator[Job]:
+    def guesses(self, problem: int, priority: int) -> Iterator[Job]:
         """Expansions that may be sent ahead now, best first, as speculative jobs."""
         # a driver asks all its problems after every event, which has changed one of them
-        foreseen = (
-            self.search.hints.guess(self._known) if self._foreseen is None else self._foreseen
-        )
-        self._foreseen, guesses = tee(foreseen)
+        guesses = self._guesses or self._search.hints.guess(self._answers)
+        self._guesses, guesses = tee(guesses)
         for guess in guesses:
             parent = guess.work.node[:-1]
-            if guess.work.node in self._ahead:
+            if guess.work.node in self.ahead:
                 continue
-            self._learn(parent)
-            if self.context.room(parent) > 0:
+            self._build_ids(parent)
+            if self._context.room(parent) > 0:
                 yield Job(
-                    self.number,
+                    problem,
                     guess.work,
-                    len(self.context.generator_ids(parent)),
+                    len(self._context.generator_ids(parent)),
                     WorkKind.SPECULATIVE,
-                    self.submission.priority,
+                    priority,
                     guess.level,
                     self._trust.factor * guess.chance,
                 )
 
-    def sent(self, job: Job) -> None:
-        """A guess is in flight."""
-        self._ahead[job.work.node] = _SentAhead(job, job.chance / self._trust.factor)
+    def add(self, job: Job) -> None:
+        """Note that a guess is in flight."""
+        self.ahead[job.work.node] = SentGuess(job, job.chance / self._trust.factor)
 
     def give_up(self, job: Job) -> None:
-        """A guess in flight was cancelled for its slot."""
-        del self._ahead[job.work.node]
+        """Forget a guess in flight that was cancelled for its slot."""
+        del self.ahead[job.work.node]
 
-    def take_in(self, job: Job, answer: JobAnswer) -> None:
+    def take_in(self, job: Job, answer: tuple[Thought, ...]) -> None:
         """Keep the answer to a guess until the search asks for it."""
-        if job.kind is WorkKind.SPECULATIVE:
-            assert isinstance(answer, tuple)
-            self._ahead[job.work.node].answered = True
-            self._known[job.work.node] = answer
-            self._foreseen = None
-        else:
-            super().take_in(job, answer)
+        self.ahead[job.work.node].answered = True
+        self._answers[job.work.node] = answer
+        self._guesses = None
 
-    def _advance(self, asks: list[Work], kind: WorkKind) -> None:
-        super()._advance(asks, kind)
-        if self._ahead and not self.search.done:
-            self._drop_lost()
+    def claim(self, node: NodePath) -> SentGuess | None:
+        """The guess that was sent for a node which the search asks for; None if there is none."""
+        return self._decide(node, hit=True) if node in self.ahead else None
 
-    def _drop_lost(self) -> None:
-        """Forget guesses below nodes that can no longer be expanded."""
-        expandable = self.search.hints.expandable()
-        for node, ahead in list(self._ahead.items()):
+    def drop_unreachable(self) -> list[Job]:
+        """Forget guesses below nodes that can no longer be expanded; their jobs in flight."""
+        expandable = self._search.hints.expandable()
+        jobs: list[Job] = []
+        for node in list(self.ahead):
             if any(node[:depth] in expandable for depth in range(1, len(node))):
                 continue
-            self._count(node, hit=False)
-            if ahead.answered:
-                del self._known[node]
+            guess = self._decide(node, hit=False)
+            if guess.answered:
+                del self._answers[node]
             else:
-                self._parts.cancel(ahead.job, "pruned")
+                jobs.append(guess.job)
+        return jobs
 
-    def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
-        node = work.node
-        if node not in self._ahead:
-            super()._ask_expand(work, kind)
-            return
-        ahead = self._count(node, hit=True)
-        self._parts.record(UsedGuess(self._parts.clock(), self.problem_id, node))
-        if ahead.answered:
-            self._tell_generated(node, self._known.pop(node))
-        else:
-            self._parts.scheduler.guesses.promote(ahead.job)
+    def refresh(self) -> None:
+        """Note that a result has changed what the search guesses."""
+        self._guesses = None
 
-    def _tell(self, result: Generated | Scored) -> None:
-        self._foreseen = None
-        super()._tell(result)
-
-    def _learn(self, node: NodePath) -> None:
+    def _build_ids(self, node: NodePath) -> None:
         """Build the ids of a node that was answered, but not asked for yet."""
-        if node not in self.context:
+        if node not in self._context:
             first = node
-            while first and first not in self._known:  # a step behind what was thought before it
+            while first and first not in self._answers:  # a step behind what was thought before it
                 first = first[:-1]
-            self._learn(first[:-1])
-            for depth, thought in enumerate(self._known[first], start=len(first)):
-                self.context.add(first + (0,) * (depth - len(first)), thought)
+            self._build_ids(first[:-1])
+            for depth, thought in enumerate(self._answers[first], start=len(first)):
+                self._context.add(first + (0,) * (depth - len(first)), thought)
 
-    def _count(self, node: NodePath, *, hit: bool) -> _SentAhead:
-        """A guess was asked for, or never will be."""
-        ahead = self._ahead.pop(node)
-        self._trust.add(ahead.chance, hit=hit)
-        return ahead
+    def _decide(self, node: NodePath, *, hit: bool) -> SentGuess:
+        """Count a guess as asked for, or as one that never will be."""
+        guess = self.ahead.pop(node)
+        self._trust.add(guess.chance, hit=hit)
+        return guess

@@ -135,10 +135,10 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
     """The event of a request that was answered or cancelled."""
     work = request.work
     common: dict[str, Any] = {
-        "t": request.done,
+        "t": request.ended_at,
         "problem": request.problem,
-        "sent": request.sent,
-        "done": request.done,
+        "sent": request.sent_at,
+        "done": request.ended_at,
         "prompt_tokens": request.prompt_tokens,
         "in_flight": request.in_flight,
         "server": server,

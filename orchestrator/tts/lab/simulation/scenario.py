@@ -234,7 +234,7 @@ def _waiting(requests: Sequence[EndedRequest]) -> float:
         iterations[request.problem, len(request.work.node)].append(request)
     own = present = 0.0
     for members in iterations.values():
-        span = max(each.done for each in members) - min(each.sent for each in members)
+        span = max(each.ended_at for each in members) - min(each.sent_at for each in members)
         present += span * len({each.work.node for each in members})
-        own += sum(each.done - each.sent for each in members)
+        own += sum(each.ended_at - each.sent_at for each in members)
     return 1 - own / present if present else 0.0

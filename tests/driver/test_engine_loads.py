@@ -1,4 +1,4 @@
-"""The dispatcher: idle stretches of the engines, and their mean load."""
+"""Idle stretches of the engines, and their mean load."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.spec import ROLES
-from tts.driver.dispatcher import IdleWatch, MeanLoad
+from tts.driver.engine_loads import IdleWatch, MeanLoad
 
 pairs = st.tuples(st.integers(0, 2), st.integers(0, 2))
 states = st.lists(st.tuples(st.integers(0, 3), pairs, pairs), max_size=20)
