@@ -15,7 +15,7 @@ from tts.build.openvino.target import score_columns
 from tts.build.spec import Deployment
 from tts.build.verifiers.dialogue import what_is_scored
 from tts.prompting import Models
-from tts.prompting.context import score_calls
+from tts.prompting.score_calls import score_calls
 
 QUESTION = "What is (3 - 4) * 5?"
 STEPS = ["So 3 - 4 = -1.", "Step 2: we have\n-1 * 5 = -5", "So the answer is: $-5$."]

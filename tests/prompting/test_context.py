@@ -9,7 +9,7 @@ from tts.base.errors import DatasetError
 from tts.build.spec import RemoteVerifier, Template
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.prompting.context import score_calls
+from tts.prompting.score_calls import score_calls
 from tts.search import Stop, Thought
 
 PROBLEM = Problem("p", "Compute 37 + 58.")

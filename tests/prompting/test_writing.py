@@ -353,7 +353,7 @@ def test_a_chain_without_an_answer_is_not_scored(thinking_models, reads):
 def test_a_budget_that_the_context_cannot_hold_is_a_chain_cut_off(thinking_models):
     models = thinking_models(budget_tokens=30)
     room = len(models.thinking.closing_ids)
-    prompt = len(Context.of(models, PROBLEM).prompt)
+    prompt = len(Context.of(models, PROBLEM).generator_ids(()))
     for budget in (room, 30):
         small = models.with_context(prompt + room)
         writer = Writer(small, "1 + 1 = " * 100, "So 5.")
@@ -371,4 +371,7 @@ def test_a_system_prompt_may_switch_thinking_off(tmp_path, tokenizer_folder, tin
         context = Context.of(loaded, problem)
         assert (context.models.thinking is not None) == thinks
         assert (context.thought_tokens(()) is not None) == thinks
-        assert loaded.generator.spelled(context.prompt.tolist()).endswith("<think>") == thinks
+        assert (
+            loaded.generator.spelled(context.generator_ids(()).tolist()).endswith("<think>")
+            == thinks
+        )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,13 +10,38 @@ from tts.base.errors import DatasetError
 from tts.build.tokenizer import Ids
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import ScoreCall
+from tts.endpoints.thinking import extended
 from tts.problem import Problem
 from tts.search import NodePath, Stop, Thought
 
 from .models import Models
 
 NO_IDS = np.empty(0, dtype=np.int32)
-NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """What is known of a node; the root is one, without text."""
+
+    above: _Node | None
+    ids: Ids
+    """The generator's: prompt plus everything generated down to the node."""
+    text: str = ""
+    """The part of its text that the verifier reads."""
+    thinking: int | None = None
+    """Tokens of the thinking so far where the chain is still inside it, the root among them."""
+    is_thought: bool = False
+    """Whether it is a part of the thinking."""
+    is_read: bool = True
+    """Whether the verifier reads anything of it, and so of those above it."""
+    has_answer: bool = True
+    """Whether its chain has one, and so a score: not inside or right behind thinking."""
+    steps: tuple[str, ...] | None = None
+    """The stripped texts of the chain that ends here, once they are asked for."""
+    dialogue: Ids | None = None
+    """The verifier's ids, once they are asked for: not every step is scored."""
+    dialogues_below: dict[str, Ids] = field(default_factory=dict)
+    """Verifier ids by step: equal siblings are tokenised once and share theirs."""
 
 
 @dataclass
@@ -27,26 +50,10 @@ class Context:
 
     models: Models
     problem: Problem
-    prompt: Ids
     dialogue: Ids
-    """The verifier's before any step; empty for one that takes text."""
-    _generator: dict[NodePath, Ids] = field(default_factory=dict)
-    _texts: dict[NodePath, str] = field(default_factory=dict)
-    _verifier: dict[NodePath, Ids] = field(default_factory=dict)
-    _dialogues: dict[tuple[NodePath, str], Ids] = field(default_factory=dict)
-    """Verifier ids by parent and step: equal siblings are tokenised once and share theirs."""
-    _steps: dict[NodePath, tuple[str, ...]] = field(default_factory=lambda: {(): ()})
-    """The stripped texts of the chain that ends in a node."""
-    _thinking: dict[NodePath, int] = field(default_factory=dict)
-    """Nodes inside the thinking, the root among them: its tokens so far."""
-    _unread: set[NodePath] = field(default_factory=set)
-    """Nodes of which the verifier reads nothing, as of those above them: thinking."""
-    _unanswered: set[NodePath] = field(default_factory=set)
-    """Nodes of chains that have no answer, and so no score: those inside or right behind thinking.
-    """
-    _thought: set[NodePath] = field(default_factory=set)
-    """Nodes of thinking."""
-    _read: set[bytes] = field(default_factory=set)
+    """The verifier's ids before any step; empty for one that takes text."""
+    _nodes: dict[NodePath, _Node]
+    _reads: set[bytes] = field(default_factory=set)
     """The dialogues that the verifier reads, and those above them, by key."""
 
     @classmethod
@@ -70,47 +77,36 @@ class Context:
                     f"max_seq_len is {limit}; nothing would be left to generate.",
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
-        context = cls(models, problem, prompt, NO_IDS if dialogue is None else dialogue)
-        context._generator[()] = prompt
-        if models.thinking:
-            context._thinking[()] = 0
-        return context
+        root = _Node(None, prompt, thinking=0 if models.thinking else None, steps=())
+        return cls(models, problem, NO_IDS if dialogue is None else dialogue, {(): root})
 
     def __contains__(self, node: NodePath) -> bool:
-        return node in self._generator
+        return node in self._nodes
 
     def add(self, node: NodePath, thought: Thought) -> None:
         """Take in a node's thought, unless it is there; its parent's must be there already."""
-        if node in self._generator:
+        if node in self._nodes:
             return
-        self._generator[node] = np.concatenate(
-            (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
-        )
-        if not thought.thinking:
-            self._texts[node] = thought.text
-            if thought.blank and node[:-1] in self._thought:
-                self._unanswered.add(node)
-            return
-        self._texts[node] = self._add_thinking(node, thought)
-        self._thought.add(node)
-        if node in self._unread or thought.stop is not Stop.STEP:
-            self._unanswered.add(node)
+        above = self._nodes[node[:-1]]
+        new = self._nodes[node] = _Node(above, extended(above.ids, thought.token_ids), thought.text)
+        if thought.thinking:
+            self._add_thinking(new, above, thought)
+        elif above.is_thought:
+            new.has_answer = not thought.blank
 
-    def _add_thinking(self, node: NodePath, thought: Thought) -> str:
-        """Take in a part of the thinking; what the verifier reads of it."""
+    def _add_thinking(self, new: _Node, above: _Node, thought: Thought) -> None:
+        """Note that a new node is a part of the thinking, and what the verifier reads of it."""
         thinking, ids = self.models.thinking, thought.token_ids
-        above = self._thinking.get(node[:-1])
-        if thinking and above is not None and thinking.end(ids) is None:
-            self._thinking[node] = above + len(ids)
-        read = self.models.deployment.verifier.reads_thinking
-        if read == "none":
-            self._unread.add(node)
-            return ""
-        return thought.text if read == "all" else self.models.generator.decode(ids[-read:])
-
-    def thought_tokens(self, parent: NodePath) -> int | None:
-        """Tokens of the thinking that `parent` is in; None where it is behind it."""
-        return self._thinking.get(parent)
+        if thinking and above.thinking is not None and thinking.end(ids) is None:
+            new.thinking = above.thinking + len(ids)
+        reads = self.models.deployment.verifier.reads_thinking
+        if reads == "none":
+            new.text = ""
+        elif reads != "all":
+            new.text = self.models.generator.decode(ids[-reads:])
+        new.is_thought = True
+        new.is_read = reads != "none"
+        new.has_answer = new.is_read and thought.stop is Stop.STEP
 
     def give_own_turn(self, node: NodePath) -> None:
         """Make a step without text a turn of the verifier's dialogue, where it would add nothing.
@@ -119,64 +115,62 @@ class Context:
         """
         self.add(node, Thought((), "", Stop.STEP))
         if self.models.dialogue and not self.models.reads_whole:
-            above = self.verifier_ids(node[:-1])
-            number = self._number(node[:-1]) + 1
-            self._verifier[node] = self.models.verifier.add_turn(above, "", number)
+            above = self._nodes[node[:-1]]
+            turn = self.models.verifier.add_turn(self._dialogue(above), "", _number(above) + 1)
+            self._nodes[node].dialogue = turn
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
-        return self._generator[parent]
-
-    def line(self, parent: NodePath) -> str:
-        """The text generated down to `parent` since the last line break."""
-        line = ""
-        while parent and "\n" not in line:
-            line = self._texts[parent] + line
-            parent = parent[:-1]
-        return line.rpartition("\n")[2]
+        return self._nodes[parent].ids
 
     def room(self, parent: NodePath) -> int:
         """Tokens that the generator's context has left below `parent`."""
-        return self.models.room(self._generator[parent])
+        return self.models.room(self._nodes[parent].ids)
+
+    def thought_tokens(self, parent: NodePath) -> int | None:
+        """Tokens of the thinking that `parent` is in; None where it is behind it."""
+        return self._nodes[parent].thinking
+
+    def line(self, parent: NodePath) -> str:
+        """The text generated down to `parent` since the last line break."""
+        line, node = "", self._nodes[parent]
+        while node.above and "\n" not in line:
+            line, node = node.text + line, node.above
+        return line.rpartition("\n")[2]
 
     def verifier_ids(self, node: NodePath) -> Ids:
-        """The dialogue that scores the last step of `node`, int32 [length].
-
-        Built when it is first asked for: not every step is scored, but each is tokenised once.
-        """
-        if (known := self._verifier.get(node)) is not None:
-            return known
-        if critic := self.models.critic:
-            asked = critic.prompt(self.problem.full_question, self._chain(node))
-            return self._verifier.setdefault(node, asked)
-        verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
-        ids = self._dialogues.get((parent, step))
-        if ids is None:
-            if self.models.reads_whole:
-                ids = verifier.first(self.problem.full_question, self._said(node).strip())
-            elif parent and parent not in self._unread:
-                ids = verifier.extend(self.verifier_ids(parent), step, self._number(node))
-            else:
-                ids = verifier.first(self.problem.full_question, step)
-            self._dialogues[parent, step] = ids
-        self._verifier[node] = ids
-        return ids
+        """The dialogue that scores the last step of `node`, int32 [length]."""
+        return self._dialogue(self._nodes[node])
 
     def score_key(self, node: NodePath) -> bytes:
         """The key of a node's score: nodes with the same key have the same score."""
-        if not self.models.takes_text:
-            return self.verifier_ids(node).tobytes()
-        return "\0".join((*self._chain(node), self._said(node))).encode()
+        return self._key(self._nodes[node])
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens of the chain that the verifier reads for the score of `node`."""
-        return len(self._generator[node] if self.models.takes_text else self.verifier_ids(node))
+        return len(self.generator_ids(node) if self.models.takes_text else self.verifier_ids(node))
 
     def score_cost(self, node: NodePath) -> int:
         """What the score of `node` takes of the verifier's budget: critiques, or prompt tokens."""
         dialogue, critiques = self.models.dialogue, self.models.deployment.critiques
         requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
         return critiques or requests * self.score_tokens(node)
+
+    def can_be_scored(self, node: NodePath) -> bool:
+        """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
+        if not self._nodes[node].has_answer:
+            return False
+        if self.models.takes_text:
+            return True
+        return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len
+
+    def score_call(self, node: NodePath) -> ScoreCall:
+        """The request that scores the last step of `node`."""
+        question, record = self.problem.full_question, self._nodes[node]
+        if self.models.takes_text:
+            extra = self.problem.extra
+            return ScoreCall(NO_IDS, question, _steps(record), _text(record), extra)
+        return ScoreCall(self._dialogue(record), question, _steps(record))
 
     def read(self, node: NodePath) -> int:
         """Note that the verifier reads the dialogue of `node`; how many tokens it need not compute.
@@ -187,48 +181,72 @@ class Context:
         if self.models.takes_text:
             return 0
         extends = self.models.dialogue and not self.models.reads_whole
-        above, new = node, []
-        while above:
+        record = self._nodes[node]
+        before, keys = self.dialogue, list[bytes]()
+        each = record
+        while each.above:
             # what does not extend the dialogues above it need not have them made
-            if extends or above == node or above in self._verifier:
-                if (key := self.score_key(above)) in self._read:
+            if extends or each is record or each.dialogue is not None:
+                if (key := self._key(each)) in self._reads:
+                    before = self._dialogue(each)
                     break
-                new.append(key)
-            above = above[:-1]
-        begun = self.verifier_ids(above) if above else self.dialogue
-        reused = common_length(self.verifier_ids(node), begun) if self._read else 0
-        self._read.update(new)
+                keys.append(key)
+            each = each.above
+        reused = common_length(self._dialogue(record), before) if self._reads else 0
+        self._reads.update(keys)
         return reused
 
-    def can_be_scored(self, node: NodePath) -> bool:
-        """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
-        if node in self._unanswered:
-            return False
+    def _dialogue(self, node: _Node) -> Ids:
+        """The dialogue that scores a node's step, tokenised once for all equal siblings."""
+        if node.dialogue is not None:
+            return node.dialogue
+        above = node.above
+        if above is None:
+            node.dialogue = self.dialogue
+        elif critic := self.models.critic:
+            node.dialogue = critic.prompt(self.problem.full_question, _steps(node))
+        else:
+            verifier, step = self.models.verifier, node.text.strip()
+            ids = above.dialogues_below.get(step)
+            if ids is None:
+                question = self.problem.full_question
+                if self.models.reads_whole:
+                    ids = verifier.first(question, _text(node).strip())
+                elif above.above and above.is_read:
+                    ids = verifier.extend(self._dialogue(above), step, _number(node))
+                else:
+                    ids = verifier.first(question, step)
+                above.dialogues_below[step] = ids
+            node.dialogue = ids
+        return node.dialogue
+
+    def _key(self, node: _Node) -> bytes:
         if self.models.takes_text:
-            return True
-        return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len
+            return "\0".join((*_steps(node), _text(node))).encode()
+        return self._dialogue(node).tobytes()
 
-    def score_call(self, node: NodePath) -> ScoreCall:
-        """The request that scores the last step of `node`."""
-        question, chain = self.problem.full_question, self._chain(node)
-        if self.models.takes_text:
-            return ScoreCall(NO_IDS, question, chain, self._said(node), self.problem.extra)
-        return ScoreCall(self.verifier_ids(node), question, chain)
 
-    def _said(self, node: NodePath) -> str:
-        """The text of the chain that ends in a node, as it was written."""
-        return "".join(self._texts[node[:end]] for end in range(1, len(node) + 1))
+def _text(node: _Node) -> str:
+    """The text of the chain that ends in a node, as it was written."""
+    texts: list[str] = []
+    while node.above:
+        texts.append(node.text)
+        node = node.above
+    return "".join(reversed(texts))
 
-    def _number(self, node: NodePath) -> int:
-        """How many steps that say something the verifier reads down to `node`."""
-        return sum(map(bool, self._chain(node)))
 
-    def _chain(self, node: NodePath) -> tuple[str, ...]:
-        if (known := self._steps.get(node)) is None:
-            own = () if node in self._unread else (self._texts[node].strip(),)
-            known = (*self._chain(node[:-1]), *own)
-            self._steps[node] = known
-        return known
+def _number(node: _Node) -> int:
+    """The number of steps with text that the verifier reads down to a node."""
+    return sum(map(bool, _steps(node)))
+
+
+def _steps(node: _Node) -> tuple[str, ...]:
+    """The stripped texts of the chain that ends in a node, without those that are not read."""
+    if node.steps is None:
+        assert node.above
+        own = (node.text.strip(),) if node.is_read else ()
+        node.steps = (*_steps(node.above), *own)
+    return node.steps
 
 
 def common_length(one: Ids, other: Ids) -> int:
@@ -236,40 +254,3 @@ def common_length(one: Ids, other: Ids) -> int:
     length = min(len(one), len(other))
     differing = np.flatnonzero(one[:length] != other[:length])
     return int(differing[0]) if len(differing) else length
-
-
-def score_calls(
-    models: Models, question: str, steps: Sequence[str], extra: Mapping[str, Any] = NOTHING
-) -> list[ScoreCall]:
-    """A request for the score of each step after those before it.
-
-    `extra` is the problem's, for a verifier that takes text. Raises DatasetError for a chain that
-    is longer than the verifier's context, before anything of it is sent.
-    """
-    said = tuple(step.strip() for step in steps)
-    chains = [said[:length] for length in range(1, len(said) + 1)]
-    if models.takes_text or not said:
-        delimiter = models.step_delimiter
-        return [
-            ScoreCall(NO_IDS, question, chain, delimiter.join(steps[: len(chain)]), extra)
-            for chain in chains
-        ]
-    if critic := models.critic:
-        dialogues = [critic.prompt(question, chain) for chain in chains]
-    elif models.reads_whole:
-        answers = (models.step_delimiter.join(filter(None, chain)) for chain in chains)
-        dialogues = [models.verifier.first(question, answer) for answer in answers]
-    else:
-        dialogues = [models.verifier.first(question, said[0])]
-        for chain in chains[1:]:
-            number = sum(map(bool, chain))
-            dialogues.append(models.verifier.extend(dialogues[-1], chain[-1], number))
-    context = models.deployment.verifier_model.max_seq_len
-    if (over := len(dialogues[-1]) - (context - 1)) > 0:  # one token is the engine's answer
-        raise DatasetError(
-            f"The question and its steps are too long for the verifier: {len(dialogues[-1]):,} "
-            f"tokens, {over:,} more than the {context - 1:,} that its context leaves for a prompt "
-            f"(verifier.max_seq_len is {context:,}).",
-            hint="Score fewer steps, or raise verifier.max_seq_len in the deployment.",
-        )
-    return [ScoreCall(ids, question, chain) for ids, chain in zip(dialogues, chains, strict=True)]

@@ -26,7 +26,8 @@ from tts.grading import Equality
 from tts.grading.votes import judge
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.context import NO_IDS, common_length, score_calls
+from tts.prompting.context import NO_IDS, common_length
+from tts.prompting.score_calls import score_calls
 from tts.prompting.step_ends import steps_of
 from tts.runs.records import CompletionRecord
 from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, quantise

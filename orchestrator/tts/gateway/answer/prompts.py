@@ -29,7 +29,7 @@ from tts.prompting.chat import (
     require_messages,
     shown_chat,
 )
-from tts.prompting.context import score_calls
+from tts.prompting.score_calls import score_calls
 from tts.session.questions import as_problem
 
 from ..openai.errors import ApiError, bad_request

@@ -22,7 +22,7 @@ from tts.fleet.engines import takes_text
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.context import score_calls
+from tts.prompting.score_calls import score_calls
 from tts.runs.config import FunctionSource, RunConfig
 from tts.runs.lock import locked
 from tts.search import Calibration
