@@ -23,10 +23,8 @@ from tts.base.errors import TtsError
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (
-    FieldRefused,
     GenerateCall,
     ScoreCall,
-    Shaping,
     StreamingGenerator,
     stream_of,
 )
@@ -34,6 +32,7 @@ from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier
+from tts.endpoints.shaping import FieldRefused, Shaping
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")

@@ -134,7 +134,7 @@ def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_g
             engine = engines_of(psutil.Process())["generator"]
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    session.replicas.pairs[0].connection._engines["generator"]._silence,
+                    session.replicas.pairs[0].connection._engines["generator"]._heartbeat,
                     "limit_s",
                     0.2,
                 )

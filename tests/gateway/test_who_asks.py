@@ -6,7 +6,7 @@ import re
 import pytest
 from tests.gateway.in_process import CHAT, KEY, Kept, key_ring
 
-from tts.endpoints.base import Shaping
+from tts.endpoints.shaping import Shaping
 from tts.gateway.answer import completions
 from tts.gateway.observability import Recorder
 from tts.gateway.observability.ledger import Ledger

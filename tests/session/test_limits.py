@@ -8,7 +8,7 @@ from tests.session.endpoints import HangingFrom
 
 from tts.base.errors import DeadlineExceeded, EndpointTimeout, RunError
 from tts.endpoints.base import VerifierResult
-from tts.endpoints.silence import Silence
+from tts.endpoints.heartbeat import Heartbeat
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.reports.figures.run import figures_of, warnings_of
@@ -196,13 +196,13 @@ class Late:
         self.inner, self.tokenizer = inner, tokenizer
         self.late = late
         """Texts of prompts that are not answered."""
-        self.silence = Silence("The server", LATE_S)
+        self.heartbeat = Heartbeat("The server", LATE_S)
 
     async def generate(self, call):
         prompt = self.tokenizer.decode(call.input_ids.tolist())
-        async with self.silence.limited():
+        async with self.heartbeat.limited():
             await asyncio.sleep(1e6 if any(text in prompt for text in self.late) else 0.9 * LATE_S)
-        self.silence.broken()
+        self.heartbeat.beat()
         return await self.inner.generate(call)
 
 

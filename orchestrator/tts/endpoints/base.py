@@ -9,87 +9,18 @@ that another server, or a later attempt, may answer it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from tts.base.errors import RequestRefused
-from tts.build.spec import Role
 from tts.engines.wire import Guide
 
+from .shaping import Shaping
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Shaping:
-    """Changes to the distribution that tokens are drawn from, by the names that vLLM gives them.
-
-    The defaults change nothing. Penalties look at what has been generated, `repetition_penalty` at
-    the prompt, too.
-    """
-
-    min_tokens: int = 0
-    """The end of the sequence and stop words are kept away for so many tokens."""
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    min_p: float = 0.0
-    """Least probability of a token that may be drawn, as a part of the likeliest one's."""
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    """Numbers added to the logits of single tokens: each a token id and a number."""
-
-    def changes(self) -> dict[str, Any]:
-        """The fields that change something, with their values."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in given.items() if value != getattr(_SHAPELESS, name)}
-
-
-_SHAPELESS = Shaping()
-
-
-NO_PROMPTS = (
-    "It gives no log-probabilities of a prompt; generators behind vLLM or SGLang do. Without "
-    "logprobs the prompt is given back as text."
-)
-
-
-class FieldRefused(RequestRefused):
-    """The engine cannot honour a field, which has the name that vLLM's API gives it."""
-
-    def __init__(self, name: str, engine: str, hint: str | None = None) -> None:
-        super().__init__(f"{name} is not supported by {engine}; leave it out.", hint)
-        self.name = name
-
-
-def refuse_top(call: GenerateCall, engine: str) -> None:
-    """Raise FieldRefused for a call that asks for tokens which the engine has not drawn."""
-    if call.top_log_probs:
-        raise FieldRefused(
-            "top_logprobs",
-            engine,
-            "It gives the log-probabilities of the tokens that it draws: a completion asks for "
-            "them alone with logprobs 0.",
-        )
-
-
-def shaped(call: GenerateCall, known: Iterable[str], engine: str) -> dict[str, Any]:
-    """How a call changes the distribution, by the names of `Shaping`; raises FieldRefused.
-
-    `known` are the changes that the engine can make.
-    """
-    changes = {} if call.shaping is None else call.shaping.changes()
-    for name in changes:
-        if name not in known:
-            raise FieldRefused(
-                name,
-                engine,
-                "Of what changes the distribution it takes "
-                f"{', '.join(sorted(known)) or 'nothing'}.",
-            )
-    return changes
 
 
 @dataclass(slots=True)  # frozen it would take three times as long to make, once for each thought
@@ -234,39 +165,3 @@ async def together(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-class Connection(Protocol):
-    """What leads to both engines of a deployment: to those of a server, or of the session's own."""
-
-    @property
-    def address(self) -> str:
-        """Where they are, for people."""
-
-    patience_s: float
-    """How long a request is sent again; less where another server can take it."""
-
-    def generator(
-        self,
-        role: Role = "generator",
-        *,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]] = (),
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> StreamingGenerator:
-        """The generator, or a verifier that writes.
-
-        `step_stop_words` end a step, `end_stop_words` end a sequence.
-        """
-
-    def verifier(self) -> Verifier:
-        """The verifier."""
-
-    async def reset_prefix_caches(self) -> bool:
-        """Leave both engines as they were when they were ready; False if one holds requests.
-
-        For engines of target openvino only. Raises EndpointError.
-        """
-
-    async def aclose(self) -> None:
-        """End what runs on it."""

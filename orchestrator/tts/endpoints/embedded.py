@@ -45,11 +45,10 @@ from .base import (
     ScoreCall,
     StreamingGenerator,
     VerifierResult,
-    refuse_top,
-    shaped,
 )
+from .heartbeat import Heartbeat
 from .retry import MOST_DEATHS, PATIENCE_S, retried
-from .silence import Silence
+from .shaping import refuse_top, shaped
 from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
@@ -67,7 +66,7 @@ class EmbeddedEngine:
     ) -> None:
         """`model` is the name that errors have for it."""
         self.model = model
-        self._silence = Silence(f"Model {model}", answer_timeout_s)
+        self._heartbeat = Heartbeat(f"Model {model}", answer_timeout_s)
         self.limits = opening.limits
         self.patience_s = PATIENCE_S
         """How long a request is sent again once the engine is gone for good."""
@@ -166,14 +165,14 @@ class EmbeddedEngine:
 
         ticket = client.submit(request, take, cold=cold)
         try:
-            async with self._silence.limited():
+            async with self._heartbeat.limited():
                 return self._checked(await answer)
         except (asyncio.CancelledError, EndpointTimeout):
             client.cancel(ticket)
             raise
 
     def _checked(self, response: Response) -> Response:
-        self._silence.broken()
+        self._heartbeat.beat()
         if failure := failure_of(response):
             raise error_of_failure(self.model, *failure)
         self._deaths = 0
@@ -190,7 +189,7 @@ class EmbeddedEngine:
         return self._client
 
     def _take_statistics(self, statistics: Statistics) -> None:
-        self._silence.broken()
+        self._heartbeat.beat()
         for listener in tuple(self.listeners):  # one may be removed by another thread
             listener(statistics)
 
@@ -337,7 +336,7 @@ class EmbeddedGenerator(StreamingGenerator):
     def _request(self, call: GenerateCall) -> GenerateRequest:
         ids, limits = call.input_ids, self._engine.limits
         greedy = call.temperature == 0
-        refuse_top(call, _ENGINE)
+        refuse_top(call.top_log_probs, _ENGINE)
         return GenerateRequest(
             ids.astype(np.int64),
             max(1, min(call.max_new_tokens, limits.max_seq_len - len(ids))),
@@ -349,7 +348,7 @@ class EmbeddedGenerator(StreamingGenerator):
             0 if greedy else call.top_k,
             0 if greedy else call.seed,
             guide=call.guide,
-            **shaped(call, HOST_SHAPING, _ENGINE),
+            **shaped(call.shaping, HOST_SHAPING, _ENGINE),
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:

@@ -25,7 +25,6 @@ from tts.base.errors import ConfigError, FunctionError, RequestRefused, TtsError
 from tts.build.tokenizer import Tokenizer
 
 from .base import (
-    FieldRefused,
     GenerateCall,
     Generator,
     NewTokens,
@@ -33,8 +32,8 @@ from .base import (
     StreamingGenerator,
     Verifier,
     VerifierResult,
-    shaped,
 )
+from .shaping import FieldRefused, shaped
 
 ChainToScore = tuple[str, list[str]]
 """A question and the steps of a chain."""
@@ -284,7 +283,7 @@ class FunctionGenerator:
                 f"{self._call.name} cannot hold an output to a grammar: it is a text function.",
                 hint="Leave answer_regex and answer_schema out.",
             )
-        shaped(call, (), self._call.name)
+        shaped(call.shaping, (), self._call.name)
         if call.top_k:
             raise FieldRefused("top_k", self._call.name)
         prompt_ids: list[int] = call.input_ids.tolist()

@@ -1,12 +1,12 @@
 """Sending a request again: its answer depends on it alone, so asking twice changes nothing.
 
 A request that is refused fails at once: it would be refused again. One that found no server, a
-server that went away under it, or one that was silent for too long (`silence`) is sent again until
-it has failed for PATIENCE_S, not counting the time in which a process of this machine starts the
-server again. That is long enough for a server behind a load balancer to be replaced, and short
-enough for an engine lost for good to end a run before its user gives up. A server of this machine
-that is not restarted is watched beside the run (tts.serving.server.lookup): its death ends the run
-within a second or two, whatever the patience here.
+server that went away under it, or one without a heartbeat for too long is sent again until it has
+failed for PATIENCE_S, not counting the time in which a process of this machine starts the server
+again. That is long enough for a server behind a load balancer to be replaced, and short enough for
+an engine lost for good to end a run before its user gives up. A server of this machine that is not
+restarted is watched beside the run (tts.serving.server.lookup): its death ends the run within a
+second or two, whatever the patience here.
 """
 
 from __future__ import annotations
@@ -63,3 +63,35 @@ async def retried(
                 raise
         await asyncio.sleep(pause)
         wait = min(2 * wait, LONGEST_WAIT_S)
+
+
+class Restarts:
+    """How often one server has died and was started again since it last answered."""
+
+    def __init__(self, address: str, is_coming_back: Callable[[], bool]) -> None:
+        """`is_coming_back`: whether a server that is gone is being started again."""
+        self._address = address
+        self._is_coming_back = is_coming_back
+        self._down = False
+        """Whether it was coming back when it was last asked after."""
+        self._deaths = 0
+
+    def look_again(self) -> None:
+        """Note before a request whether a server that was coming back still is."""
+        if self._down:
+            self._down = self._is_coming_back()
+
+    def reset(self) -> None:
+        """Note that it has answered."""
+        self._deaths = 0
+
+    def comes_back(self) -> bool:
+        """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
+        was_down, self._down = self._down, self._is_coming_back()
+        self._deaths += self._down and not was_down
+        if self._deaths >= MOST_DEATHS:
+            raise EndpointUnavailable(
+                f"The server at {self._address} has died {self._deaths} times without an answer.",
+                hint="Its log, triton.log in the folder of the server, says why.",
+            )
+        return self._down

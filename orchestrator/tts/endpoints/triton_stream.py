@@ -21,9 +21,9 @@ from tts.base.errors import EndpointError
 from tts.engines import wire
 
 from .base import NewTokens
+from .tick_batcher import TickBatcher
 from .triton_errors import ErrorAnswer
 from .triton_requests import Encode, RequestRow, RequestTemplate, stop_request
-from .turns import Turns
 
 REQUESTS_PER_STREAM = 64
 """Then another is opened: what spreads streams over several servers can still spread the load."""
@@ -62,7 +62,7 @@ class Streams:
         self._on_message = on_message
         self._model = model
         self._most_streams = most_streams
-        self._turns: Turns[RequestTemplate, tuple[RequestRow, Sample]] = Turns(
+        self._batcher: TickBatcher[RequestTemplate, tuple[RequestRow, Sample]] = TickBatcher(
             self._send_rows, most_rows
         )
         self._streams: list[_Stream] = []
@@ -75,9 +75,9 @@ class Streams:
         return sample
 
     def start_row(self, row: RequestRow) -> Sample:
-        """Send what is asked for once, together with others of this turn of the event loop."""
+        """Send what is asked for once, together with others of this tick of the event loop."""
         sample = Sample(self, whole=True)
-        self._turns.add(row.template, (row, sample))
+        self._batcher.add(row.template, (row, sample))
         return sample
 
     @property

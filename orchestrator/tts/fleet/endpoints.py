@@ -11,9 +11,6 @@ import numpy as np
 from tts.base.errors import EndpointUnavailable
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import (
-    NO_PROMPTS,
-    Connection,
-    FieldRefused,
     GenerateCall,
     Generator,
     NewTokens,
@@ -23,7 +20,9 @@ from tts.endpoints.base import (
     VerifierResult,
     stream_of,
 )
+from tts.endpoints.connection import Connection
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
+from tts.endpoints.shaping import NO_PROMPTS, FieldRefused
 from tts.prompting import Models
 
 from .replicas import Attempts, EnginePair, Replicas

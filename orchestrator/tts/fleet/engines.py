@@ -12,8 +12,9 @@ from typing import Any
 from tts.base.errors import EndpointUnavailable, ServerError, SessionError
 from tts.build.sandbox import Sandbox
 from tts.build.spec import ROLES, Deployment, VerifierCommand
-from tts.endpoints.base import Connection, Generator, Verifier
+from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.commands import CommandVerifier
+from tts.endpoints.connection import Connection
 from tts.endpoints.functions import (
     CheckedGenerator,
     CheckedVerifier,

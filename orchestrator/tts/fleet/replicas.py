@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tts.base.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
-from tts.endpoints.base import Connection, Generator, Verifier
+from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.connection import Connection
 from tts.endpoints.retry import PATIENCE_S
 
 from .routing import Breaker, Replica, Router, RoutingPolicy

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import Ids
 from tts.constraints import answer_constraint
-from tts.endpoints.base import GenerateCall, Shaping
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.shaping import Shaping
 from tts.endpoints.thinking import ThinkingWriter, extended
 from tts.engines.wire import Guide
 from tts.search import Expand, Stop, Thought

@@ -18,10 +18,10 @@ from tests.endpoints.openai.stand_in import (
 )
 
 from tts.base.errors import EndpointUnavailable, RequestRefused
-from tts.endpoints.base import Shaping
 from tts.endpoints.openai.dialects import TRTLLM, log_probs_of
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
+from tts.endpoints.shaping import Shaping
 
 HELD = next(t for t, text in enumerate(TOKENIZER.token_texts) if text and text[0] == ".")
 STEP = replace(CALL, stop_at_step=True)

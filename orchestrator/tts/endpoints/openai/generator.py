@@ -14,14 +14,11 @@ from tts.engines import wire
 from tts.engines.generate_request import StopWords
 
 from ..base import (
-    NO_PROMPTS,
-    FieldRefused,
     GenerateCall,
     NewTokens,
     StreamingGenerator,
-    refuse_top,
-    shaped,
 )
+from ..shaping import NO_PROMPTS, FieldRefused, refuse_top, shaped
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .outputs import Output, Word
@@ -202,7 +199,7 @@ class OpenAIGenerator(StreamingGenerator):
             )
         name = f"this server ({self._server.dialect.kind})"
         if not self._server.dialect.tops:
-            refuse_top(call, name)
+            refuse_top(call.top_log_probs, name)
         ids, context = call.input_ids, self._server.known.context
         most = call.max_new_tokens
         if context is not None:
@@ -222,7 +219,7 @@ class OpenAIGenerator(StreamingGenerator):
             ignore_end,
             call.guide,
             call.log_probs,
-            shaping=shaped(call, self._server.dialect.shapes, name),
+            shaping=shaped(call.shaping, self._server.dialect.shapes, name),
             top=call.top_log_probs,
         )
 

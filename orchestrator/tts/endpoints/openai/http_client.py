@@ -19,8 +19,8 @@ from yarl import URL
 from tts.base.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
 from tts.build.spec import ANSWER_TIMEOUT_S
 
+from ..heartbeat import Heartbeat
 from ..retry import retried
-from ..silence import Silence
 from .errors import error_of_answer, error_of_event
 
 MOST_BYTES = 64 << 20
@@ -54,7 +54,7 @@ class Http:
         """For people."""
         self.patience_s = patience_s
         """How long a request is sent again."""
-        self._silence = Silence(f"The server at {self.address}", answer_timeout_s)
+        self._heartbeat = Heartbeat(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
         self._comes_back = comes_back
         self._session: aiohttp.ClientSession | None = None
@@ -175,9 +175,9 @@ class Http:
 
     async def _heard(self, coming: Awaitable[T]) -> T:
         """Something from the server, unless it is silent for too long."""
-        async with self._silence.limited():
+        async with self._heartbeat.limited():
             came = await coming
-        self._silence.broken()
+        self._heartbeat.beat()
         return came
 
     def _json(self, data: bytes, path: str) -> Any:

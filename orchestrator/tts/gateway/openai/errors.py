@@ -20,7 +20,7 @@ from tts.base.errors import (
     SessionError,
     TtsError,
 )
-from tts.endpoints.base import FieldRefused
+from tts.endpoints.shaping import FieldRefused
 
 from ..database import DatabaseUnusable
 

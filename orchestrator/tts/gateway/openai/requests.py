@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from tts.endpoints.base import Shaping
+from tts.endpoints.shaping import Shaping
 
 from .errors import MOST_QUOTED, bad_request, quoted
 from .messages import ChatMessage, NamedTool, Tool

@@ -14,7 +14,8 @@ import numpy as np
 
 from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
-from tts.endpoints.base import GenerateCall, NewTokens, Shaping
+from tts.endpoints.base import GenerateCall, NewTokens
+from tts.endpoints.shaping import Shaping
 from tts.engines.wire import Guide
 from tts.fleet.endpoints import routed_reading, routed_stream
 from tts.fleet.replicas import Replicas

@@ -18,24 +18,24 @@ from tts.base.errors import EndpointTimeout
 from tts.build.spec import ANSWER_TIMEOUT_S
 
 
-class Silence:
-    """How long an engine or a server has given no sign of work."""
+class Heartbeat:
+    """Signs of work of an engine or a server, and how long none has come."""
 
     def __init__(self, who: str, limit_s: float = ANSWER_TIMEOUT_S) -> None:
         """`who` is its name in errors."""
         self.who = who
         self.limit_s = limit_s
-        self.since = -math.inf
-        """When it gave the last sign of work, on the loop's clock."""
+        self.last_beat = -math.inf
+        """When the last sign of work came, on the loop's clock."""
 
-    def broken(self) -> None:
-        """It gives a sign of work now."""
-        self.since = asyncio.get_running_loop().time()
+    def beat(self) -> None:
+        """Note a sign of work now."""
+        self.last_beat = asyncio.get_running_loop().time()
 
     def limited(self, least_s: float = 0.0) -> _Limited:
         """A context: its body ends with EndpointTimeout after a silence of the limit.
 
-        That is at least `least_s` seconds. What was before the body does not count.
+        The limit is at least `least_s` seconds. What was before the body does not count.
         """
         return _Limited(self, max(self.limit_s, least_s))
 
@@ -43,10 +43,10 @@ class Silence:
 class _Limited:
     """The wait for one answer."""
 
-    __slots__ = ("_alarm", "_limit_s", "_loop", "_silence", "_timeout")
+    __slots__ = ("_alarm", "_heartbeat", "_limit_s", "_loop", "_timeout")
 
-    def __init__(self, silence: Silence, limit_s: float) -> None:
-        self._silence, self._limit_s = silence, limit_s
+    def __init__(self, heartbeat: Heartbeat, limit_s: float) -> None:
+        self._heartbeat, self._limit_s = heartbeat, limit_s
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout(None)
 
@@ -65,12 +65,12 @@ class _Limited:
             await self._timeout.__aexit__(kind, error, traceback)
         except TimeoutError:
             raise EndpointTimeout(
-                f"{self._silence.who} has answered nothing for {self._limit_s:g} s.",
+                f"{self._heartbeat.who} has answered nothing for {self._limit_s:g} s.",
                 hint="If it is slow rather than stuck, raise answer_timeout_s in the deployment.",
             ) from None
 
     def _ring(self) -> None:
-        now, due = self._loop.time(), self._silence.since + self._limit_s
+        now, due = self._loop.time(), self._heartbeat.last_beat + self._limit_s
         if due > now:  # others were answered meanwhile
             self._alarm = self._loop.call_at(due, self._ring)
         else:

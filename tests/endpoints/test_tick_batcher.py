@@ -2,12 +2,12 @@
 
 import asyncio
 
-from tts.endpoints.turns import Turns
+from tts.endpoints.tick_batcher import TickBatcher
 
 
 async def test_a_turn_is_handed_over_by_key_in_order_and_in_parts():
     taken = []
-    turns = Turns(lambda key, items: taken.append((key, items)), 3)
+    turns = TickBatcher(lambda key, items: taken.append((key, items)), 3)
 
     async def ask(key, item):
         turns.add(key, item)
@@ -30,7 +30,7 @@ async def test_what_is_added_while_a_turn_is_handed_over_belongs_to_the_next():
         if items == [1]:
             turns.add("a", 2)
 
-    turns = Turns(take, 3)
+    turns = TickBatcher(take, 3)
     turns.add("a", 1)
     await asyncio.sleep(0)
     assert taken == [[1]]

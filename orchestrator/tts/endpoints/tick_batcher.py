@@ -1,4 +1,4 @@
-"""Requests of one turn of the event loop, sent together."""
+"""Requests of one tick of the event loop, sent together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Turns(Generic[K, T]):
-    """Hands over the items added in a turn of the event loop when the turn has ended.
+class TickBatcher(Generic[K, T]):
+    """Hands over the items added in a tick of the event loop when the tick has ended.
 
-    All callbacks that are ready in a turn run in it, so the samples that follow an answer come
+    All callbacks that are ready in a tick run in it, so the samples that follow an answer come
     together.
     """
 
@@ -25,7 +25,7 @@ class Turns(Generic[K, T]):
         self._added: defaultdict[K, list[T]] = defaultdict(list)
 
     def add(self, key: K, item: T) -> None:
-        """Hand this over with others of the turn."""
+        """Hand this over with others of the tick."""
         if not self._added:
             asyncio.get_running_loop().call_soon(self._end)
         self._added[key].append(item)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tts.base.errors import EndpointTimeout
-from tts.endpoints.silence import Silence
+from tts.endpoints.heartbeat import Heartbeat
 from tts.lab.simulation.virtual_time import run_virtual
 
 SILENT = "The server has answered nothing for 10 s."
@@ -15,12 +15,12 @@ def ends(scene, limit_s=10.0):
     """When the wait for an answer ends that takes 35 s, and the error."""
 
     async def go():
-        silence = Silence("The server", limit_s)
-        beside = asyncio.create_task(scene(silence))
+        heartbeat = Heartbeat("The server", limit_s)
+        beside = asyncio.create_task(scene(heartbeat))
         now = asyncio.get_running_loop().time
         began = now()
         try:
-            async with silence.limited():
+            async with heartbeat.limited():
                 await asyncio.sleep(35)
             return now() - began, ""
         except EndpointTimeout as error:
@@ -32,20 +32,20 @@ def ends(scene, limit_s=10.0):
 
 
 def test_an_answer_may_take_any_time_while_others_are_answered():
-    async def others(silence):
+    async def others(heartbeat):
         while True:
             await asyncio.sleep(9)
-            silence.broken()
+            heartbeat.beat()
 
     assert ends(others) == (pytest.approx(35), "")
 
 
 def test_the_limit_begins_with_the_last_sign_of_work():
-    async def one_other(silence):
+    async def one_other(heartbeat):
         await asyncio.sleep(4)
-        silence.broken()
+        heartbeat.beat()
 
-    async def none(silence):
+    async def none(heartbeat):
         pass
 
     assert ends(one_other) == (pytest.approx(14), SILENT)
@@ -55,12 +55,12 @@ def test_the_limit_begins_with_the_last_sign_of_work():
 
 def test_silence_before_a_request_does_not_count_and_a_single_wait_may_be_longer():
     async def go():
-        silence = Silence("The server", 10.0)
-        silence.broken()
+        heartbeat = Heartbeat("The server", 10.0)
+        heartbeat.beat()
         await asyncio.sleep(100)
-        async with silence.limited():
+        async with heartbeat.limited():
             await asyncio.sleep(9)
-        async with silence.limited(least_s=60.0):
+        async with heartbeat.limited(least_s=60.0):
             await asyncio.sleep(59)
 
     run_virtual(go())
@@ -68,10 +68,10 @@ def test_silence_before_a_request_does_not_count_and_a_single_wait_may_be_longer
 
 def test_a_cancelled_wait_is_no_late_answer():
     async def go():
-        silence = Silence("The server", 10.0)
+        heartbeat = Heartbeat("The server", 10.0)
 
         async def wait():
-            async with silence.limited():
+            async with heartbeat.limited():
                 await asyncio.sleep(100)
 
         task = asyncio.create_task(wait())

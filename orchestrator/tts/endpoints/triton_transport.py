@@ -1,0 +1,214 @@
+"""Requests to one Triton server over asyncio gRPC: channels, retries, silence.
+
+Whole answers share one connection. Streams of single tokens have another one, opened when it is
+first needed: HTTP/2 sends all requests of one connection through one socket, so a token would wait
+behind the long prompts of a search.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import lru_cache, partial
+from typing import Any, Self, TypeVar
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from tts.base.owner import require_unforked
+
+from .base import NewTokens
+from .heartbeat import Heartbeat
+from .retry import PATIENCE_S, Restarts, retried
+from .triton_errors import Translation
+from .triton_requests import RequestRow
+from .triton_stream import Sample, Streams
+
+TOKEN_STREAMS = 16
+"""Streams of tokens that take requests at a time. gRPC reads the messages of a stream one after the
+other, through a thread of its own; of several streams it hands over what has come together."""
+_SERVICE = "/inference.GRPCInferenceService"
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # gRPC's own limit is 2 minutes: a server that is back would be called gone
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+# without an option of its own gRPC gives channels to one address the same connection
+_OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+
+T = TypeVar("T")
+
+translation = lru_cache(maxsize=64)(Translation)  # it holds no state
+
+
+class Transport:
+    """A way to one server: requests are sent again while it is being started again."""
+
+    def __init__(
+        self,
+        address: str,
+        comes_back: Callable[[], bool],
+        *,
+        most_rows: int,
+        answer_timeout_s: float,
+    ) -> None:
+        """`address` is `host:port` or `unix:path` of the gRPC endpoint.
+
+        `comes_back` says whether a server that is gone is being started again (see `retried`).
+        `most_rows` is how many rows a request may have.
+        """
+        self.address = address
+        self.patience_s = PATIENCE_S
+        """How long a request is sent again; less where another server can take it."""
+        self._restarts = Restarts(address, comes_back)
+        self._heartbeat = Heartbeat(f"The server at {address}", answer_timeout_s)
+        self.whole = Channel(address, self._heartbeat.beat, most_rows=most_rows)
+        self._infer = self.whole.infer
+        self._tokens: Channel | None = None
+        self._closing: set[asyncio.Future[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End what runs on it."""
+        await self.whole.aclose()
+        if self._tokens:
+            await self._tokens.aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def infer(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
+        """One unary request, as a ModelInferRequest's bytes; retried. Raises EndpointError.
+
+        `least_s`: how long the server may be silent, if that is more than it usually may.
+        """
+        return await self.retried(partial(self.infer_once, model, request, least_s))
+
+    async def sample(
+        self, model: str, start: Callable[[], Sample], least_s: float = 0.0
+    ) -> NewTokens:
+        """The answer to a request by stream that is answered once; retried.
+
+        Raises EndpointError. A sample that is given up, and one whose wait is cancelled, is stopped
+        on the engine.
+        """
+        return await self.retried(partial(self.sample_once, model, start, least_s))
+
+    async def stream(self, row: RequestRow) -> AsyncGenerator[NewTokens, None]:
+        """The tokens of a request as they come; never retried, without a timeout.
+
+        Raises EndpointError. Closing it stops the request on the engine.
+        """
+        model = row.template.model
+        with translation(model, self.address):
+            sample = self._token_channel().streams(model).start(row.encode, whole=False)
+            try:
+                while True:
+                    new = await sample.next()
+                    yield new
+                    if new.final:
+                        return
+            finally:
+                sample.cancel()
+
+    async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of `attempt`, which is made again while the server may come back."""
+        return await retried(attempt, self._restarts.comes_back, self.patience_s)
+
+    async def infer_once(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
+        """One attempt of `infer`."""
+        self._restarts.look_again()
+        with translation(model, self.address):
+            async with self._heartbeat.limited(least_s):
+                answer = await self._infer(request)
+        self._heartbeat.beat()
+        self._restarts.reset()
+        return answer
+
+    async def sample_once(
+        self, model: str, start: Callable[[], Sample], least_s: float = 0.0
+    ) -> NewTokens:
+        """One attempt of `sample`."""
+        self._restarts.look_again()
+        with translation(model, self.address):
+            sample = start()
+            try:
+                async with self._heartbeat.limited(least_s):
+                    new = await sample.next()
+            finally:
+                sample.cancel()
+        self._restarts.reset()
+        return new
+
+    def _token_channel(self) -> Channel:
+        """The channel of single tokens, a new one after a failure.
+
+        gRPC waits, more and more, before it connects again to what was not there.
+        """
+        channel = self._tokens
+        if channel and channel.broken and not channel.running:
+            closing = asyncio.ensure_future(channel.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            channel = None
+        if channel is None:
+            channel = self._tokens = Channel(
+                self.address, self._heartbeat.beat, _OWN_CONNECTION, most_streams=TOKEN_STREAMS
+            )
+        return channel
+
+
+class Channel:
+    """A gRPC channel with its calls."""
+
+    def __init__(
+        self,
+        address: str,
+        on_message: Callable[[], None],
+        *options: tuple[str, int],
+        most_rows: int = 1,
+        most_streams: int = 1,
+    ) -> None:
+        require_unforked("gRPC")
+        self._channel = grpc.aio.insecure_channel(address, options=[*_OPTIONS, *options])
+        self.infer = self._channel.unary_unary(
+            f"{_SERVICE}/ModelInfer",
+            response_deserializer=service_pb2.ModelInferResponse.FromString,
+        )
+        open_call = self._channel.stream_stream(
+            f"{_SERVICE}/ModelStreamInfer",
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
+        self._new_streams = partial(Streams, open_call, most_rows, most_streams, on_message)
+        self._streams: dict[tuple[str, bool], Streams] = {}
+
+    def streams(self, model: str, *, scores: bool = False) -> Streams:
+        """The streams of a model's samples, or of its scores.
+
+        Rows that are answered together have the same outputs.
+        """
+        key = model, scores
+        if key not in self._streams:
+            self._streams[key] = self._new_streams(model)
+        return self._streams[key]
+
+    @property
+    def running(self) -> int:
+        """How many samples run."""
+        return sum(streams.running for streams in self._streams.values())
+
+    @property
+    def broken(self) -> bool:
+        """Whether a stream has ended before its time; see Streams."""
+        return any(streams.broken for streams in self._streams.values())
+
+    async def aclose(self) -> None:
+        """End what runs on it."""
+        await self._channel.close()
+        for streams in self._streams.values():
+            await streams.wait_closed()
