@@ -96,7 +96,7 @@ ENDS = {"engine": EndpointUnavailable, "callback": ZeroDivisionError}
 async def test_a_problem_that_ends_early_leaves_the_others_alone(tiny_deployment, words, end):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=7)
     whole = await Run(tiny_deployment, words, CONFIG, "decoupled").solve()
-    prompt = Context.of(run.models, PROBLEMS[0]).prompt.tobytes()
+    prompt = Context.of(run.models, PROBLEMS[0]).generator_ids(()).tobytes()
 
     async def gone(call, answer):
         if end == "engine" and call.input_ids.tobytes().startswith(prompt):
