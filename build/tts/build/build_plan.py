@@ -103,7 +103,7 @@ def check_tokenizer(inputs: EngineInputs, vocab_size: int) -> None:
                 f"{tokenizer.checkpoint}: eos_token_id {token} is outside the vocabulary of "
                 f"{vocab_size} tokens."
             )
-    _ = inputs.judge and inputs.judge.dialogue  # refused here, not after minutes of building
+    inputs.require_dialogue()  # refused here, not after minutes of building
 
 
 def check_length(inputs: EngineInputs, max_position_embeddings: int | None = None) -> None:

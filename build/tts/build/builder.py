@@ -72,10 +72,10 @@ def build_engines(
     """Build the engines of a deployment that are missing or stale; one report for each.
 
     `inputs` are its own if they were opened before. `roles` are those to build, by default all.
-    `verify` None means: compare with transformers if
-    that is installed and the model is small (target openvino only). Every checkpoint, and the
-    machine, is checked before the first engine is built. Raises ConfigError, CheckpointError or
-    BuildError, and then leaves the engine that it was building as it was.
+    `verify` None means: compare with transformers if that is installed and the model is small
+    (target openvino only). Every checkpoint, and the machine, is checked before the first engine is
+    built. Raises ConfigError, CheckpointError or BuildError, and then leaves the engine that it was
+    building as it was.
     """
     for role, remote in deployment.remotes().items():
         say(f"{role}: nothing to build, it runs at {', '.join(remote.url)}")
@@ -152,7 +152,7 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
     for role, inputs in Inputs(deployment).engines.items():
         folder = paths.engine_dir(deployment.name, role)
         state = _inspect_all(folder, inputs.folder, target.settings_for(inputs), anew=anew)
-        _ = inputs.judge and inputs.judge.dialogue
+        inputs.require_dialogue()
         if state.reasons:
             problems.append(
                 f"The {role} engine of {deployment.name!r} is not ready: "

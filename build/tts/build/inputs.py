@@ -69,6 +69,13 @@ class EngineInputs:
             return shape_of(self.folder)
         return engine_shape(shape_of(self.folder, self.deployment.target), self.spec)
 
+    def has_shape(self) -> bool:
+        """Whether the shape can be read, or is known by the checkpoint's name."""
+        try:
+            return (self.is_here or self.is_published) and bool(self.shape)
+        except CheckpointError:
+            return False
+
     @cached_property
     def checkpoint(self) -> Checkpoint:
         """The checkpoint with every tensor that the engine is made from.
@@ -85,12 +92,13 @@ class EngineInputs:
                 )
         return checkpoint
 
-    def require_weights(self) -> None:
-        """Check the weights as far as the toolkit knows what they must be."""
-        if self.shape.experts:
-            Weights(self.folder).require_ends()  # the converter checks that they are all there
-        else:
-            _ = self.checkpoint
+    def require_weights(self) -> Weights:
+        """The weights, checked as far as the toolkit knows what they must be."""
+        if not self.shape.experts:
+            return self.checkpoint.weights
+        weights = Weights(self.folder)
+        weights.require_ends()  # the converter checks that they are all there
+        return weights
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -113,6 +121,13 @@ class EngineInputs:
             return EngineInputs(self.deployment, "verifier")
         return self if isinstance(self.role_spec, VerifierRole) else None
 
+    def require_dialogue(self) -> VerifierDialogue | Critic | None:
+        """How steps are put to the verifier that the engine is; None: it is none.
+
+        Raises CheckpointError where its tokenizer or chat template cannot do that.
+        """
+        return self.judge.dialogue if self.judge else None
+
     @cached_property
     def label_weights(self) -> dict[int, float]:
         """The tokens that a score is read at, with their weights; empty where there are none.
@@ -121,10 +136,10 @@ class EngineInputs:
         """
         if self.judge is None:
             return {}
-        spec, asked_in = self.judge.role_spec, self.judge.dialogue
+        spec, dialogue = self.judge.role_spec, self.require_dialogue()
         assert isinstance(spec, VerifierRole)
-        if isinstance(asked_in, Critic):
-            return dict(asked_in.asks.labels) if asked_in.asks else {}
+        if isinstance(dialogue, Critic):
+            return dict(dialogue.asks.labels) if dialogue.asks else {}
         tokens = column_tokens(self.judge.tokenizer, spec)
         return dict(zip(tokens, spec.labels.values() or HEAD_WEIGHTS, strict=True))
 
@@ -163,11 +178,7 @@ class Inputs:
 
     def with_shapes(self) -> Iterator[EngineInputs]:
         """Inputs of the compiled engines whose shape is known."""
-        for inputs in self.engines.values():
-            if inputs.is_here or inputs.is_published:
-                with suppress(CheckpointError):
-                    _ = inputs.shape
-                    yield inputs
+        return (inputs for inputs in self.engines.values() if inputs.has_shape())
 
     def fresh(self) -> Inputs:
         """These, or others if a file has changed since: whoever waited must not use old ones."""

@@ -64,7 +64,7 @@ def score_columns(inputs: EngineInputs) -> ScoreColumns | None:
 def plan_engine(inputs: EngineInputs) -> BuildPlan:
     """Check everything that can be known without building; raises CheckpointError, ConfigError."""
     require_precision(inputs.role, inputs.spec.precision)
-    _ = inputs.checkpoint
+    inputs.require_weights()
     check_length(inputs)
     columns = None
     if inputs.label_weights:

@@ -21,7 +21,6 @@ def label_weights(verifier: EngineInputs) -> dict[int, float]:
     cannot make the labels or the dialogue. Columns that stand for no tokens are the first two.
     """
     if (verifier.folder / "tokenizer.json").is_file():
-        _ = verifier.dialogue
         return verifier.label_weights
     if (verifier.is_here or verifier.is_published) and verifier.shape.head:
         return dict(zip(HEAD_COLUMNS, HEAD_WEIGHTS, strict=True))
