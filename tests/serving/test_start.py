@@ -13,7 +13,7 @@ from tts.serving.command.server_command import ServerCommand
 from tts.serving.server import start, triton
 from tts.serving.server.launch import PortTaken
 from tts.serving.server.start import start_server
-from tts.serving.server.state import Mishap
+from tts.serving.server.state import TransientStartError
 from tts.serving.server.triton import Triton
 
 Failing = Callable[[ServerError], list[object]]
@@ -45,7 +45,7 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failing:
 @pytest.mark.parametrize(
     ("error", "launches"),
     [
-        (Mishap("It stood still.", hint="See its log."), 2),
+        (TransientStartError("It stood still.", hint="See its log."), 2),
         (PortTaken("Port 1 is in use."), 3),
         (ServerError("A model does not load."), 1),
     ],
@@ -59,9 +59,11 @@ def test_what_may_pass_is_tried_again_and_then_raised_as_any_other(
         start_server(Triton(echo()), say=said.append)
     assert len(launched) == launches
     assert (failed.value.message, failed.value.hint) == (error.message, error.hint)
-    assert not isinstance(failed.value, Mishap)
+    assert not isinstance(failed.value, TransientStartError)
     again = [line for line in said if line.endswith("It is started once more.")]
-    assert again == [f"{error.message} It is started once more."] * isinstance(error, Mishap)
+    assert again == [f"{error.message} It is started once more."] * isinstance(
+        error, TransientStartError
+    )
 
 
 def test_the_folders_of_the_socket_are_this_users_alone(

@@ -22,7 +22,7 @@ from ..command import container, guard
 from ..command.server_command import ServerCommand
 from .locks import close_lock, locked_after_a_stop
 from .service import Service
-from .state import Mishap, ProcessIdentity, death, end_processes, identify
+from .state import ProcessIdentity, TransientStartError, death, end_processes, identify
 
 _START_S = 10.0
 _TELLS_S = 5.0
@@ -153,5 +153,5 @@ def why_stopped(service: Service, status: int) -> ServerError:
         return Stopped(f"The {service.title} was stopped by another process.", hint=hint)
     number = -status if status < 0 else status - 128  # negative: the guard itself was killed
     if number in set(signal.Signals):
-        return Mishap(f"{death(f'The {service.title}', number)}.", hint=hint)
+        return TransientStartError(f"{death(f'The {service.title}', number)}.", hint=hint)
     return service.failure(status)

@@ -6,6 +6,7 @@ import atexit
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -14,12 +15,22 @@ from tts.base.owner import Owner
 
 from ..command.guard import close_shared_memory
 from ..command.ports import Addresses, listens
+from ..command.server_command import ServerCommand
 from .launch import Launched, PortTaken, Stopped, launch
 from .loading import Loading
 from .locks import close_lock, give_back, take_share
 from .lookup import find_server, observe
 from .service import Service
-from .state import Mishap, ServerState, clean_up, identify, now, peek_state, read_state, write_state
+from .state import (
+    ServerState,
+    TransientStartError,
+    clean_up,
+    identify,
+    now,
+    peek_state,
+    read_state,
+    write_state,
+)
 from .supervisor import supervising, supervisor_of
 from .watchdog import STALL_S, Watchdog
 
@@ -27,7 +38,7 @@ TELL_S = 0.5
 """How often a start says how far it is."""
 _ANSWER_S = 600.0
 """Patience with the first request of a ready server; a slow engine may compute long."""
-_TRIES_AGAIN: dict[type[BaseException], int] = {PortTaken: 2, Mishap: 1}
+_TRIES_AGAIN: dict[type[BaseException], int] = {PortTaken: 2, TransientStartError: 1}
 _POLL_S = 0.05
 
 
@@ -86,7 +97,7 @@ class RunningServer:
     def _require_running(self) -> None:
         try:
             self._launched.require_running()
-        except Mishap as error:
+        except TransientStartError as error:
             raise error.plain() from None
 
     def leave(self) -> None:
@@ -119,9 +130,8 @@ class RunningServer:
                 close_lock(self._share)
                 self._share = None
             clean_up(self.state)  # for the case that the guard itself was killed
-            read_state(
-                self.service.state_file
-            )  # drops the file, unless a newer server has written it
+            # drops the file, unless a newer server has written it
+            read_state(self.service.state_file)
             atexit.unregister(self.leave)
 
 
@@ -149,10 +159,8 @@ def start_server(
     Raises ServerError (port in use, a model that does not load, a server that does nothing, already
     running; Supervised if another process starts it now), and what Service.prepare raises.
     """
-    with (
-        nullcontext() if supervised else supervising(service, lasting=False),
-        ExitStack() as undone,
-    ):
+    lock = nullcontext() if supervised else supervising(service, lasting=False)
+    with lock, ExitStack() as undone:
         if running := find_server(service):
             name = service.deployment.name
             raise ServerError(
@@ -160,38 +168,97 @@ def start_server(
                 hint=f"Use it, or stop it: tts serve {name} --stop",
             )
         variables, command_at = service.prepare(say)
-        share: int | None = None
-        if shared:
-            share = take_share(service.folder, check)
+        share = take_share(service.folder, check) if shared else None
+        if share is not None:
             undone.callback(close_lock, share)
-        tries_again = dict(_TRIES_AGAIN)
-        while True:
-            command = command_at(addresses)
-            try:
-                launched = launch(service, command, variables, shared=shared)
-                try:
-                    server = _when_ready(
-                        launched,
-                        check=check,
-                        on_loading=on_loading,
-                        stall_s=stall_s,
-                        share=share,
-                    )
-                except BaseException:
-                    launched.stop()
-                    raise
-            except BaseException as error:
-                if not tries_again.get(type(error)):
-                    if isinstance(error, Mishap):
-                        raise error.plain() from error.__cause__
-                    raise
-                tries_again[type(error)] -= 1
-                if isinstance(error, Mishap):
-                    say(f"{error.message} It is started once more.")
-            else:
-                say(f"Ready: {service.where(command.addresses)}")
-                undone.pop_all()
-                return server
+        attempt = _Attempt(service, variables, check, on_loading, stall_s, share)
+        server = _first_success(lambda: attempt.run(command_at(addresses)), say)
+        say(f"Ready: {service.where(server.addresses)}")
+        undone.pop_all()
+        return server
+
+
+def _first_success(
+    attempt: Callable[[], RunningServer], say: Callable[[str], None]
+) -> RunningServer:
+    """The server of the first attempt that succeeds; raises the error of the last one."""
+    tries = dict(_TRIES_AGAIN)
+    while True:
+        try:
+            return attempt()
+        except TransientStartError as error:
+            if not tries[TransientStartError]:
+                raise error.plain() from error.__cause__
+            tries[TransientStartError] -= 1
+            say(f"{error.message} It is started once more.")
+        except PortTaken:
+            if not tries[PortTaken]:
+                raise
+            tries[PortTaken] -= 1
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """An attempt to start a server, in its phases."""
+
+    service: Service
+    variables: dict[str, str]
+    check: Callable[[], None]
+    on_loading: Callable[[Loading], None]
+    stall_s: float
+    share: int | None
+
+    def run(self, command: ServerCommand) -> RunningServer:
+        """Launch the server, and wait until it has answered; nothing is left of one that fails."""
+        launched = launch(self.service, command, self.variables, shared=self.share is not None)
+        try:
+            self._wait(launched)
+            if command.private:  # where the guard could not have it made private
+                close_shared_memory(command.mark)
+            self._confirm(launched)
+            state = self._state_of(launched)
+            write_state(self.service.state_file, state)
+            return RunningServer(state, launched, self.share)
+        except BaseException:
+            launched.stop()
+            raise
+
+    def _wait(self, launched: Launched) -> None:
+        """Wait until it says that it is ready, and listens everywhere."""
+        watchdog = Watchdog(self.service, launched.server, self.stall_s)
+        began, reported_s = time.monotonic(), -TELL_S
+        while not (self.service.answers(launched.command.addresses) and _has_its_ports(launched)):
+            self.check()
+            launched.require_running()
+            watchdog.check()
+            seconds = time.monotonic() - began
+            if seconds >= reported_s + TELL_S:
+                reported_s = seconds
+                self.on_loading(self.service.loading(seconds))
+            time.sleep(_POLL_S)
+
+    def _confirm(self, launched: Launched) -> None:
+        """Have its models answer a request."""
+        try:
+            self.service.confirm(launched.command.addresses, _ANSWER_S)
+        except ServerError:
+            launched.require_running()  # if it died meanwhile, that message says more
+            raise
+
+    def _state_of(self, launched: Launched) -> ServerState:
+        command = launched.command
+        return ServerState(
+            deployment=self.service.deployment.name,
+            digest=self.service.digest,
+            addresses=command.addresses,
+            server=launched.server,
+            guard=identify(launched.guard.pid),
+            mark=command.mark,
+            container=command.container,
+            supervisor=supervisor_of(self.service, lasting=True),
+            shared=self.share is not None,
+            started=now(),
+        )
 
 
 def _has_its_ports(launched: Launched) -> bool:
@@ -202,47 +269,3 @@ def _has_its_ports(launched: Launched) -> bool:
     """
     command = launched.command
     return bool(command.container) or listens(launched.server.pid, command.addresses)
-
-
-def _when_ready(
-    launched: Launched,
-    *,
-    check: Callable[[], None],
-    on_loading: Callable[[Loading], None],
-    stall_s: float,
-    share: int | None,
-) -> RunningServer:
-    """Wait until the models have answered a request, then write the state file."""
-    service, command = launched.service, launched.command
-    watchdog = Watchdog(service, launched.server, stall_s)
-    began, reported_at = time.monotonic(), -TELL_S
-    while not (service.answers(command.addresses) and _has_its_ports(launched)):
-        check()
-        launched.require_running()
-        watchdog.check()
-        seconds = time.monotonic() - began
-        if seconds >= reported_at + TELL_S:
-            reported_at = seconds
-            on_loading(service.loading(seconds))
-        time.sleep(_POLL_S)
-    if command.private:  # where the guard could not have it made private
-        close_shared_memory(command.mark)
-    try:
-        service.confirm(command.addresses, _ANSWER_S)
-    except ServerError:
-        launched.require_running()  # if it died meanwhile, that message says more
-        raise
-    state = ServerState(
-        deployment=service.deployment.name,
-        digest=service.digest,
-        addresses=command.addresses,
-        server=launched.server,
-        guard=identify(launched.guard.pid),
-        mark=command.mark,
-        container=command.container,
-        supervisor=supervisor_of(service, lasting=True),
-        shared=share is not None,
-        started=now(),
-    )
-    write_state(service.state_file, state)
-    return RunningServer(state, launched, share)

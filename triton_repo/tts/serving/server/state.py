@@ -188,7 +188,7 @@ def parse_state(content: bytes) -> ServerState:
         raise ServerError(f"The state of a server cannot be read: {error}.") from error
 
 
-class Mishap(ServerError):
+class TransientStartError(ServerError):
     """A start that failed by no fault of the deployment's; another may well succeed.
 
     Triton's Python backend takes a stub that has not moved for a second (by the wall clock) for

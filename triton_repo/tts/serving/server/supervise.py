@@ -16,7 +16,7 @@ from .loading import Loading
 from .lookup import use_server
 from .service import Service
 from .start import TELL_S, RunningServer, start_server
-from .state import Mishap, ProcessIdentity, ServerState
+from .state import ProcessIdentity, ServerState, TransientStartError
 from .supervisor import comes_back, is_down, supervising, supervisor_of
 from .watchdog import STALL_S, Watchdog
 
@@ -127,7 +127,7 @@ def wait_for_server(
         if starter:
             try:
                 watchdog.check()
-            except Mishap as error:
+            except TransientStartError as error:
                 raise ServerError(
                     f"Waited for {now - began:.0f} s while another process (PID {starter.pid}) was "
                     f"starting {which}. {error.message}",

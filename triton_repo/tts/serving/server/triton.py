@@ -29,7 +29,7 @@ from . import probe, triton_log
 from .launch import PortTaken, after_the_last_guard
 from .loading import Loading, read_loading
 from .service import CommandAt, Service
-from .state import Mishap, ProcessIdentity, ServerState, identify
+from .state import ProcessIdentity, ServerState, TransientStartError, identify
 from .supervisor import writable
 
 LOG = "triton.log"
@@ -104,7 +104,7 @@ class Triton(Service):
             probe.probe(addresses.grpc, timeout_s)
         except ServerError as error:
             if triton_log.tells_lost_stub(error.message):
-                raise Mishap(error.message, error.hint) from error
+                raise TransientStartError(error.message, error.hint) from error
             raise
 
     def loading(self, seconds: float) -> Loading:
@@ -116,7 +116,7 @@ class Triton(Service):
         hint = f"Its log: {self.log}"
         reason = triton_log.failure(self.log) or f"exit status {status}, no message"
         if triton_log.tells_lost_stub(reason):
-            return Mishap(f"The Triton server stopped: {reason}.", hint=hint)
+            return TransientStartError(f"The Triton server stopped: {reason}.", hint=hint)
         if triton_log.port_was_taken(self.log):
             return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
         if cause := known_cause(triton_log.tail(self.log)):

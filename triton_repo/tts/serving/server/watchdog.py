@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 
 from .service import Service
-from .state import Mishap, ProcessIdentity
+from .state import ProcessIdentity, TransientStartError
 
 STALL_S = 600.0
 """A server that has done nothing for so long while it loads is given up."""
@@ -32,7 +32,7 @@ class Watchdog:
         self._log_bytes, self._cpu_s = self._seen()
 
     def check(self) -> None:
-        """Raise Mishap if the log has not grown, nor a process computed, for `stall_s`.
+        """Raise TransientStartError if for `stall_s` the log did not grow and no process computed.
 
         Where the engines are open it is OPEN_STALL_S. All by the monotonic clock.
         """
@@ -48,7 +48,7 @@ class Watchdog:
         loading = self._service.loading(now - self._began)
         limit = min(self._stall_s, OPEN_STALL_S) if loading.is_open else self._stall_s
         if now - self._active > limit:
-            raise Mishap(
+            raise TransientStartError(
                 f"The {self._service.title} is not ready, and has done nothing for {limit:.0f} s "
                 f"({loading}): its log did not grow, its processes did not compute.",
                 hint=f"Its log: {self._service.log}",

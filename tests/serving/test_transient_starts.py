@@ -24,7 +24,7 @@ starts = pathlib.Path({starts!r})
 with starts.open("a") as file:
     print("start", file=file)
 if len(starts.read_text().splitlines()) <= 1:
-    {mishap}
+    {failure}
 for model in "generator", "prm":
     tell(Stage(model, OPEN))"""
 FROZEN = (
@@ -34,7 +34,7 @@ FROZEN = (
 ABORTED = "os.kill(os.getppid(), signal.SIGABRT)"
 LOST = "os.kill(os.getpid(), signal.SIGKILL)"
 STOOD_STILL = r"done nothing for 2 s \(generator: open, verifier: open\): its log did not grow"
-MISHAPS = [
+FAILURES = [
     pytest.param(FROZEN, STOOD_STILL, id="taken for dead"),
     pytest.param(ABORTED, r"The Triton server was killed by SIGABRT\.", id="aborted"),
     pytest.param(
@@ -43,19 +43,19 @@ MISHAPS = [
 ]
 
 
-@pytest.mark.parametrize(("mishap", "message"), MISHAPS)
+@pytest.mark.parametrize(("failure", "message"), FAILURES)
 def test_a_start_that_fails_by_chance_is_tried_once_more(
     echo: Callable[..., Deployment],
     templates: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    mishap: str,
+    failure: str,
     message: str,
 ):
     """That a second one ends it is tested without Triton."""
     monkeypatch.setattr(watchdog, "OPEN_STALL_S", 2.0)
     starts = tmp_path / "starts"
-    code = COUNT.format(starts=str(starts), mishap=mishap)
+    code = COUNT.format(starts=str(starts), failure=failure)
     let_initialize(templates, code, "openvino/generator")
     said: list[str] = []
     with start_server(Triton(echo()), say=said.append):
