@@ -1,11 +1,13 @@
 """Have each engine's own argument parser read the command lines of the bundled deployments.
 
     scripts/run check_commands vllm=PYTHON sglang=PYTHON trtllm-serve=PYTHON llama.cpp=llama-server
+    scripts/run check_commands trtllm-serve=tests/build/standin/trtllm_serve.json
 
 PYTHON is an interpreter in whose environment the engine's package can be imported; llama.cpp's
-program itself is run. Every started deployment is rendered for each of these engines, also where
-its file names another. With `--record` the names of the options are written to
-build/tts/build/started/options.json, which `tts lint` and the tests read.
+program itself is run; a JSON file has the options of a command as its source defines them. Every
+started deployment is rendered for each of these engines, also where its file names another. With
+`--record` the names of the options are written to build/tts/build/started/options.json, which
+`tts lint` and the tests read.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import click
 
 from tts.base.errors import TtsError
 from tts.build.spec import StartedTarget, bundled_deployments, load_deployment
@@ -56,6 +60,7 @@ from tensorrt_llm.commands.serve import serve
 version, names = tensorrt_llm.__version__, {o for p in serve.params for o in p.opts}
 parse = lambda line: serve.make_context("serve", line)
 """
+_KINDS: dict[str, type] = {"text": str, "int": int, "float": float, "flag": bool}
 PARSERS: dict[StartedTarget, str] = {"vllm": _VLLM, "sglang": _SGLANG, "trtllm-serve": _TRTLLM}
 
 
@@ -77,10 +82,28 @@ def rendered(target: StartedTarget) -> list[tuple[str, tuple[str, ...]]]:
     return lines
 
 
+def recorded_command(file: Path) -> click.Command:
+    """A command with the arguments and options that a file records of its definition."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    params: list[click.Parameter] = [click.Argument([name]) for name in record["arguments"]]
+    for name, facts in record["options"].items():
+        kind = click.Choice(facts["choices"]) if "choices" in facts else _KINDS[facts["type"]]
+        names, multiple = [name, *facts.get("aliases", ())], facts.get("multiple", False)
+        is_flag = kind is bool
+        params.append(click.Option(names, type=kind, is_flag=is_flag, multiple=multiple))
+    return click.Command("serve", params=params)
+
+
 def read(target: StartedTarget, program: str) -> tuple[str, list[str]]:
     """The version and options of an engine, once it has read all lines; exits where it has not."""
     lines = rendered(target)
-    if target == "llama.cpp":
+    if program.endswith(".json"):
+        command = recorded_command(Path(program))
+        for _, words in lines:
+            command.make_context(target, list(words))
+        version = json.loads(Path(program).read_text())["tensorrt_llm"]
+        names = sorted(name for option in command.params for name in option.opts)
+    elif target == "llama.cpp":
         answer = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
         heads = re.findall(r"^(?:--?[\w-]+(?:, *| |$) *)+", answer.stdout, re.MULTILINE)
         names = sorted({name for head in heads for name in re.findall(r"--?[\w-]+", head)})

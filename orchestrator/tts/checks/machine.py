@@ -228,7 +228,9 @@ def _engines(deployment: Deployment) -> Observation:
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())
-    others = "they are started" if deployment.started() else "both engines run already"
+    others = "both engines run already"
+    if deployment.started():
+        others = "its engines are servers, which are started when they are needed"
     found = f"built and current: {built}" if built else f"nothing to build: {others}"
     return Observation(what, "ok", found)
 

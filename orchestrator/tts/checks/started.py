@@ -11,7 +11,7 @@ from tts.base.findings import Finding
 from tts.base.machine_limits import memory_limit
 from tts.build.checkpoint_files import how_to_get
 from tts.build.inputs import Inputs
-from tts.build.started.command import command_of
+from tts.build.started.command import command_of, require_labels
 from tts.build.started.engines import ENGINES, option_names, unknown_options
 from tts.build.started.memory import budgets, config_folder
 from tts.build.tensorrt.gpus import GIB
@@ -82,6 +82,11 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
         else:
             try:
                 version = installed_version(find_program(role, spec), spec.target)
+                require_labels(inputs.deployment, role, version or "")
+            except ConfigError as error:
+                where, why = f"{role}.executable", "its scores would be wrong"
+                yield refused(error, inputs.deployment, where, why)
+                continue
             except ServerError as error:
                 yield not_checked(
                     error.message.rstrip("."),

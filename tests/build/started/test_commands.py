@@ -2,12 +2,15 @@
 
 import json
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
+import click
 import pytest
+from scripts import check_commands
 from tests.bundled import BUNDLED
 
-from tts.base.errors import TtsError
+from tts.base.errors import ConfigError, TtsError
 from tts.build.spec import Deployment, load_deployment
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES, unknown_options
@@ -192,6 +195,44 @@ def test_what_cannot_be_is_refused_before_anything_starts(deployment, message):
     with pytest.raises(TtsError) as caught:
         print([command_of(deployment, role, 1) for role in deployment.started()])
     assert message in str(caught.value)
+
+
+RELEASE = "nvcr.io/nvidia/tensorrt-llm/release:"
+
+
+@pytest.mark.parametrize(
+    ("image", "refused"),
+    [
+        (f"{RELEASE}1.2.1", True),
+        (f"{RELEASE}1.3.0rc21.post1", True),
+        (f"{RELEASE}1.3.0rc22", False),
+        (f"{RELEASE}1.3.0", False),
+        ("mine:latest", False),
+        (None, False),
+    ],
+)
+def test_an_image_that_gives_no_exact_labels_is_refused_for_a_verifier_of_labels(image, refused):
+    graded = load_deployment("qwen3-8b-graded-l40s-vllm")
+    fields = {"target": "trtllm-serve", "container": image}
+    command_of(changed(**fields), "generator", 1)  # which only writes
+    with pytest.raises(ConfigError) if refused else nullcontext() as caught:
+        command_of(changed(deployment=graded, **fields), "generator", 1)
+    if refused:
+        assert "Use 1.3.0rc22 or later: generator.container" in str(caught.value.hint)
+
+
+def test_the_command_definition_of_trtllm_serve_reads_every_bundled_deployment():
+    record = Path(__file__).parents[1] / "standin" / "trtllm_serve.json"
+    command = check_commands.recorded_command(record)
+    lines = check_commands.rendered("trtllm-serve")
+    assert len(lines) == len(STARTED), "all verifiers that are engines of their own have a head"
+    for _, words in lines:
+        options = command.make_context("serve", list(words)).params
+        assert options["enable_chunked_prefill"] is True
+        assert set(options) >= {"tensor_parallel_size", "free_gpu_memory_fraction"}
+    for wrong in (["m", "--tp_sise", "1"], ["m", "--port", "x"], ["m", "--backend", "torch"], []):
+        with pytest.raises(click.UsageError):
+            command.make_context("serve", wrong)
 
 
 def test_a_model_of_unknown_shape_is_started_with_what_is_stated(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -44,6 +46,8 @@ def command_of(
     what the engine cannot do, CheckpointError for a model that cannot be planned.
     """
     spec = deployment.started()[role]
+    if spec.container:
+        require_labels(deployment, role, spec.container.rpartition(":")[2].removeprefix("v"))
     engine, budget = ENGINES[spec.target], budget or budgets(deployment)[role]
     start = Start(
         spec=spec,
@@ -81,6 +85,29 @@ def _words(options: Options) -> list[str]:
         elif value is not None and value is not False:
             words += [name, str(value)]
     return words
+
+
+def require_labels(deployment: Deployment, role: Role, version: str) -> None:
+    """Refuse a version of the engine that does not give the exact probabilities of labels.
+
+    Raises ConfigError if the role's engine judges by labels; a version that is none passes.
+    """
+    spec, judge = deployment.started()[role], judge_of(deployment, role)
+    engine = ENGINES[spec.target]
+    by_labels = judge and (judge.labels or judge.critique.reads_labels) and not own_head(spec)
+    parts, least = _parts(version), _parts(engine.labels_from or "")
+    if by_labels and parts and least and parts < least:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: the verifier judges by labels, whose probabilities "
+            f"{spec.target} {version} does not give exactly.",
+            hint=f"Use {engine.labels_from} or later: {role}.container: {engine.image}",
+        )
+
+
+def _parts(version: str) -> tuple[int, ...] | None:
+    """A version that compares, a release behind its candidates; None for other texts."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?", version)
+    return match and (*map(int, match.groups()[:3]), int(match[4] or sys.maxsize))
 
 
 def require_head(deployment: Deployment, role: Role) -> Scores | None:

@@ -71,5 +71,7 @@ class Engine:
     """CUDA graphs for so many sequences."""
     graph: int = 10 << 20
     """Bytes of a graph: a guess, from logs of vLLM with models of 8B parameters."""
+    labels_from: str | None = None
+    """The first version known to give the exact probabilities of labels; None: all do."""
     heads: tuple[str, ...] = ()
     """Ends of the names of architectures with a head whose scores it gives."""

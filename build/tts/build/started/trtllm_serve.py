@@ -23,7 +23,8 @@ def _options(start: Start) -> Options:
 
 ENGINE = Engine(
     target="trtllm-serve",
-    version="1.3.0rc25",  # a verifier's labels are read exactly from rc22 on
+    version="1.3.0rc25",
+    labels_from="1.3.0rc22",  # a request's bias may be shorter before (pull request 13518)
     facts="tensorrt_llm/commands/serve.py: what is used is in the 1.2 line (00209af1) and in 1.3",
     program=("trtllm-serve", "serve"),
     image="nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25",

@@ -48,6 +48,11 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
 
 def require_something(deployment: Deployment) -> None:
     """Raise ConfigError for a deployment of which Triton would serve nothing."""
+    if deployment.started() and not deployment.engines():
+        raise ConfigError(
+            f"The engines of {deployment.name!r} are servers of their own: there is no repository.",
+            hint=f"Start them: tts serve {deployment.argument}",
+        )
     if not deployment.engines():
         raise ConfigError(
             f"Deployment {deployment.name!r} has nothing to serve: both engines run already.",

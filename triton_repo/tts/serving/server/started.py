@@ -19,7 +19,7 @@ from tts.base import paths
 from tts.base.errors import ServerError
 from tts.base.private import private_folder
 from tts.build.spec import Deployment, Role
-from tts.build.started.command import command_of
+from tts.build.started.command import command_of, require_labels
 from tts.build.started.engines import ENGINES
 from tts.build.started.failures import cause_of_end
 from tts.build.started.memory import shares
@@ -87,6 +87,7 @@ class Engine(Service):
             private_folder(self.folder)
         where = f"in the container {self.spec.container}" if self.spec.container else str(program)
         version = installed_version(program, self.spec.target)
+        require_labels(self.deployment, self.role, version or "")
         if version and not version.startswith(engine.version):
             where += f" (version {version}; its options were read from {engine.version})"
         say(f"Starting the {self.title}: {where}, {self.spec.checkpoint}")
