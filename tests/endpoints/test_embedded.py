@@ -19,7 +19,8 @@ from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine, EmbeddedGenerator
 from tts.endpoints.triton import TritonGenerator
-from tts.engines.generate_request import EngineLimits, parse_request
+from tts.engines.generate_request import EngineLimits
+from tts.engines.request_tensors import parse_request
 from tts.engines.responses import first_probability
 from tts.engines.wire import DTYPES
 

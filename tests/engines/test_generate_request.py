@@ -11,16 +11,13 @@ from hypothesis.extra import numpy as hnp
 from tts.base.errors import RequestError
 from tts.engines import wire
 from tts.engines.generate_request import (
-    REQUIRED,
     EngineLimits,
     GenerateRequest,
     check_request,
     check_stop_words,
-    is_stop,
-    parse_request,
-    rows_of,
 )
 from tts.engines.prefix_guard import prefix_hashes
+from tts.engines.request_tensors import REQUIRED, is_stop, parse_request, rows_of
 from tts.engines.responses import (
     Response,
     failure_of,

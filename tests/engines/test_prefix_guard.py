@@ -54,7 +54,7 @@ class Open:
     def stepped(self):
         pass
 
-    started = moved_on = left = lambda self, *arguments: None
+    started = moved_on = release = lambda self, *arguments: None
 
 
 class Pipeline:

@@ -7,7 +7,8 @@
 |---|---|
 | wire | names, types and layouts of the tensors, shared by client and server |
 | triton_model | the Python model of an engine that Triton runs |
-| generate_request | from tensors to a validated request; where its output ends |
+| request_tensors | from tensors to a validated request |
+| generate_request | a request and the limits that it must keep; where its output ends |
 | loading | what an engine that loads is doing, as lines of the log |
 | cancellations | when Triton is asked whether requests were cancelled |
 | engine_client | an engine in a process of its own, as an event loop sees it |

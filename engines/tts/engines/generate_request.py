@@ -1,16 +1,11 @@
-"""A validated request, made from tensors, and where its output ends. Pure.
-
-The pipeline accepts invalid input without an error (ids outside the vocabulary, NaN, prompts that
-are too long) and then fails other requests as well, so every request passes here first. A declared
-tensor that would change the result and is not supported is refused, never ignored.
-"""
+"""A request to an engine, the limits that it must keep, and where its output ends. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,13 +18,10 @@ from tts.base.errors import RequestError
 from . import wire
 from .guide_grammar import check_grammar
 
-Tensors = Mapping[str, npt.NDArray[Any]]
 Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
 MAX_REPETITION_PENALTY = 10.0
-_SHAPING = ("min_tokens", "repetition_penalty", "min_p", "presence_penalty", "frequency_penalty")
-"""Settings that change the logits of a request's tokens."""
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
@@ -40,28 +32,6 @@ _STOP_ID_BYTES = 96
 """Memory of one id of a stop word, in a tuple of its own as most of them are."""
 MAX_WAITING_BYTES = 1 << 30
 """Most memory of the prompts, stop words and guides of all that wait for one engine together."""
-REQUIRED = ("input_ids", "input_lengths", "request_output_len")
-# Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
-NEUTRAL: dict[str, int | float | bool] = {
-    "beam_width": 1,
-    "num_return_sequences": 1,
-    "return_context_logits": False,
-    "return_perf_metrics": False,
-}
-EMPTY = ("bad_words_list", "embedding_bias")
-_FIELDS = {
-    "end_id": "end_id",
-    "temperature": "temperature",
-    "runtime_top_p": "top_p",
-    "runtime_top_k": "top_k",
-    "seed": "seed",
-    "return_log_probs": "return_log_probs",
-    "return_generation_logits": "return_generation_logits",
-    "streaming": "streaming",
-    "exclude_input_in_output": "exclude_input",
-    **{name: name for name in _SHAPING},
-}
-"""Scalar tensors, and the fields of a request that they are."""
 
 
 @dataclass(frozen=True)
@@ -157,59 +127,6 @@ def score_request(input_ids: npt.NDArray[Any]) -> GenerateRequest:
     )
 
 
-def is_stop(tensors: Tensors) -> bool:
-    """Whether this request asks to stop the running request of the same id."""
-    return bool(_scalar(tensors, "stop", False))
-
-
-def rows_of(tensors: Tensors) -> Sequence[Tensors]:
-    """The tensors of each row of a request by rows, its prompt without what pads it.
-
-    Raises RequestError for tensors that differ in their number of rows.
-    """
-    counts = {name: len(tensor) if tensor.ndim else 0 for name, tensor in tensors.items()}
-    if len(set(counts.values())) > 1:
-        raise RequestError(f"the tensors differ in their number of rows: {counts}")
-    count = max(counts.values(), default=0)
-    rows = [{name: each[row : row + 1] for name, each in tensors.items()} for row in range(count)]
-    ids, lengths = tensors.get("input_ids"), tensors.get("input_lengths")
-    if ids is not None and lengths is not None and lengths.size == count:
-        for row, length in zip(rows, lengths.ravel().tolist(), strict=True):
-            if 0 <= length < ids.shape[-1]:  # what it cannot be is refused with its row
-                row["input_ids"] = row["input_ids"][..., : int(length)]
-    return rows
-
-
-def parse_request(tensors: Tensors, limits: EngineLimits) -> GenerateRequest:
-    """Read one request's tensors by the contract and check it against the engine's limits.
-
-    Raises RequestError with one sentence that names the tensor and what is allowed.
-    """
-    for name in tensors:
-        if name not in wire.INPUTS and name not in wire.HOST_INPUTS:
-            raise RequestError(f"{name} is not supported by this engine; leave it out")
-    for name in REQUIRED:
-        if name not in tensors:
-            raise RequestError(f"{name} is required")
-    _refuse_unsupported(tensors)
-    prompt = _prompt(tensors)
-    fields = {
-        name: _scalar(tensors, tensor) for tensor, name in _FIELDS.items() if tensor in tensors
-    }
-    if fields.get("end_id") == wire.NO_END_ID:
-        del fields["end_id"]
-    room = limits.max_seq_len - len(prompt)
-    request = GenerateRequest(
-        input_ids=prompt,
-        max_new_tokens=min(_scalar(tensors, "request_output_len"), room),
-        stop_words=_stop_words(tensors, limits),
-        guide=_guide(tensors),
-        **fields,
-    )
-    check_request(request, limits)
-    return request
-
-
 def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     """Check a request, wherever it was made, but for its stop words. Raises RequestError."""
     _check_prompt(request, limits)
@@ -229,76 +146,20 @@ def check_stop_words(words: Sequences, limits: EngineLimits) -> None:
     if not all(words):
         raise RequestError("stop_words_list has a stop word without a token")
     if ids and not (min(ids) >= 0 and max(ids) < limits.vocab_size):
-        raise RequestError(
-            f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
-        )
+        raise foreign_stop_word(limits)
 
 
-def _scalar(tensors: Tensors, name: str, default: Any = None) -> Any:
-    tensor = tensors.get(name)
-    if tensor is None:
-        return default
-    _check_dtype(name, tensor)
-    if tensor.size != 1:
-        raise RequestError(
-            f"{name} has shape {list(tensor.shape)}; it must be [1, 1] (one request per prompt)"
-        )
-    return tensor.item()
-
-
-def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
-    kind = (wire.INPUTS | wire.HOST_INPUTS)[name]
-    if tensor.dtype != wire.DTYPES[kind]:
-        raise RequestError(f"{name} must be {kind}, not {tensor.dtype}")
-
-
-def _refuse_unsupported(tensors: Tensors) -> None:
-    for name, tensor in tensors.items():
-        if name in NEUTRAL:
-            value, neutral = _scalar(tensors, name), NEUTRAL[name]
-            if value != neutral:
-                raise RequestError(f"{name} is {value}; this engine supports only {neutral}")
-        elif name in EMPTY and tensor.size and not _means_none(tensor):
-            raise RequestError(f"{name} is not supported by this engine; leave it out")
-
-
-def _means_none(tensor: npt.NDArray[Any]) -> bool:
-    return tensor.ndim == 3 and tensor.ravel().tolist() == [0, -1]  # [[[0], [-1]]]: no words
-
-
-def _prompt(tensors: Tensors) -> npt.NDArray[np.int64]:
-    ids = tensors["input_ids"]
-    _check_dtype("input_ids", ids)
-    if ids.ndim != 2 or len(ids) != 1:
-        raise RequestError(
-            f"input_ids has shape {list(ids.shape)}; it must be [1, N] (one request per prompt)"
-        )
-    declared = _scalar(tensors, "input_lengths")
-    if ids.size and declared != ids.size:
-        raise RequestError(f"input_lengths is {declared} but input_ids has {ids.size} tokens")
-    prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
-    return prompt
-
-
-def _in_vocabulary(ids: npt.NDArray[Any], limits: EngineLimits) -> bool:
+def is_in_vocabulary(ids: npt.NDArray[Any], limits: EngineLimits) -> bool:
+    """Whether the vocabulary has all of these ids, of which there is one at least."""
     # as unsigned numbers negative ids are too large: one pass finds either
     return bool(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None) < limits.vocab_size)
 
 
-def _stop_words(tensors: Tensors, limits: EngineLimits) -> tuple[tuple[int, ...], ...]:
-    table = tensors.get("stop_words_list")
-    if table is None:
-        return ()
-    if table.size > 2 * MAX_STOP_WORD_IDS:
-        raise RequestError(
-            f"stop_words_list has {table.size // 2} ids; at most {MAX_STOP_WORD_IDS} are allowed"
-        )
-    words = wire.decode_stop_words(table)
-    if words and not _in_vocabulary(table[..., 0, :], limits):
-        raise RequestError(
-            f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
-        )
-    return words
+def foreign_stop_word(limits: EngineLimits) -> RequestError:
+    """The refusal of a stop word with an id that the vocabulary does not have."""
+    return RequestError(
+        f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
+    )
 
 
 def _check_prompt(request: GenerateRequest, limits: EngineLimits) -> None:
@@ -311,7 +172,7 @@ def _check_prompt(request: GenerateRequest, limits: EngineLimits) -> None:
             f"the longest admissible prompt is {limits.max_prompt}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
-    if not _in_vocabulary(ids, limits):
+    if not is_in_vocabulary(ids, limits):
         low, high = int(ids.min()), int(ids.max())
         raise RequestError(
             f"input_ids holds the id {low if low < 0 else high}; "
@@ -346,17 +207,6 @@ def _require(name: str, value: float, is_right: bool, right: str) -> None:
         raise RequestError(f"{name} is {value}; it must be {right}")
 
 
-def _guide(tensors: Tensors) -> wire.Guide | None:
-    kind, guide = (
-        _text(tensors, name) for name in ("guided_decoding_guide_type", "guided_decoding_guide")
-    )
-    if kind is None and guide is None:
-        return None
-    if kind is None or guide is None:
-        raise RequestError("guided_decoding_guide_type and guided_decoding_guide go together")
-    return wire.Guide(kind, guide)
-
-
 @lru_cache(maxsize=256)  # a search sends the same few with all of its requests
 def _check_guide(guide: wire.Guide) -> None:
     if guide.kind not in (wire.EBNF, wire.JSON_SCHEMA):
@@ -372,18 +222,6 @@ def _check_guide(guide: wire.Guide) -> None:
     except (ValueError, RecursionError) as error:
         what = "a grammar" if guide.kind == wire.EBNF else "a JSON schema"
         raise RequestError(f"guided_decoding_guide is not {what}: {error}") from None
-
-
-def _text(tensors: Tensors, name: str) -> str | None:
-    data = _scalar(tensors, name)
-    if data is None:
-        return None
-    if len(data) > MAX_GUIDE_BYTES:
-        raise RequestError(f"{name} has {len(data)} bytes; at most {MAX_GUIDE_BYTES} are allowed")
-    try:
-        return data.decode() if isinstance(data, bytes) else str(data)
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{name} is not UTF-8 at byte {error.start}") from None
 
 
 def _fits_engine(request: GenerateRequest, limits: EngineLimits) -> None:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from tts.base.errors import RequestError
 
 from . import wire
-from .generate_request import GenerateRequest, Tensors
+from .generate_request import GenerateRequest
+from .request_tensors import Tensors
 from .wire import Failure
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]

@@ -24,15 +24,9 @@ from tts.base.errors import RequestError
 from . import wire
 from .engine_messages import OPENING, decode_opening
 from .engine_thread import EngineThread
-from .generate_request import (
-    EngineLimits,
-    GenerateRequest,
-    Tensors,
-    is_stop,
-    parse_request,
-    rows_of,
-)
+from .generate_request import EngineLimits, GenerateRequest
 from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
+from .request_tensors import Tensors, is_stop, parse_request, rows_of
 from .responses import Response, failure_of, response_tensors, row_tensors, score_tensors
 from .statistics import FAMILIES, Metric, Statistics, TokenLengths, gauges
 
