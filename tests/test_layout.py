@@ -32,12 +32,12 @@ LAYERS = (
     "grading",
     # what there is to choose from
     "strategies",
+    "datasets",
     # the runtime
     "driver",
     # runs and all that is derived from them; what can be checked without engines
     "runs",
     "checks",
-    "datasets",
     # the servers of a deployment: found, started, connected, and work routed among them
     "fleet",
     # a program's engines and searches

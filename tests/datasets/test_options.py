@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions, Shard, interleaved
-from tts.lab.bench.single_run import problems_of
+from tts.lab.bench.single_run import dataset_options, problems_of
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
 from tts.session.plan import Plan
@@ -32,8 +32,8 @@ COT = RunConfig(deployment_source="demo", dataset="demo", limit=5, seed=7, strat
 def test_options_survive_run_json(tmp_path_factory, options, seed):
     config = replace(COT, seed=seed, vote="majority", deployment="demo", **options)
     again = parse_config(config.to_json(), tmp_path_factory.getbasetemp() / "run.json")
-    assert DatasetOptions.of_config(again) == DatasetOptions.of_config(config)
-    chosen = DatasetOptions.of_config(again)
+    assert dataset_options(again) == dataset_options(config)
+    chosen = dataset_options(again)
     assert chosen.seed == (seed if options["dataset_seed"] is None else options["dataset_seed"])
     assert chosen.shard == (Shard.parse(options["shard"]) if options["shard"] else None)
 
@@ -50,7 +50,7 @@ def test_options_survive_run_json(tmp_path_factory, options, seed):
 )
 def test_options_that_no_dataset_can_have_are_refused(wrong):
     with pytest.raises(DatasetError):
-        DatasetOptions.of_config(replace(COT, **wrong))
+        dataset_options(replace(COT, **wrong))
 
 
 def test_one_seed_is_both_unless_two_are_given():

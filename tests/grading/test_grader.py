@@ -15,7 +15,7 @@ from tts.base import worker_process
 from tts.base.worker_process import environment
 from tts.grading import Grader, Outcome, Reason, Verdict
 from tts.grading.grader import GradingWorker
-from tts.grading.problem import Reply
+from tts.grading.problem_grader import Reply
 from tts.grading.sketch import Parsed
 
 SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test

@@ -16,7 +16,7 @@ from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
 from tts.base.errors import RunDamaged, RunError
 from tts.lab.bench.group_run import members_of
-from tts.reports.figures.comparison import trees_figure
+from tts.reports.figures.pairs import trees_figure
 from tts.reports.terminal import tables
 from tts.runs.checks import write_summary
 from tts.runs.compare import (

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tts.base.errors import DatasetError
 from tts.base.input_files import Unreadable
 from tts.grading.code_tests import require_tests, tests_of
 from tts.problem import Problem, Turn
-from tts.runs.folder import history_of
 
 from .answers import (
     AnswerKind,
@@ -152,7 +153,10 @@ class _RowReader:
 
     def history(self) -> tuple[Turn, ...]:
         """The conversation before the question, where a run's folder has kept it."""
-        history = history_of(self._cells.get("history")) or ()
+        try:
+            history = msgspec.convert(self._cells.get("history"), tuple[Turn, ...])
+        except msgspec.ValidationError:  # a column of something else
+            return ()
         if history:
             self._note("history", "history")
         return history

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from tts.base.errors import DatasetError, RunError, did_you_mean
+from tts.base.errors import DatasetError, did_you_mean
 from tts.base.input_files import Unreadable, is_file, require_path
 from tts.base.user_paths import is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem, digest_of
-from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
 from .demo import demo_problems
@@ -134,17 +133,6 @@ def _load(
         raise _no_dataset(dataset, file)
     taken = _take(problems, limit, options)
     return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
-
-
-def kept_problems(folder: Path) -> list[Problem]:
-    """The problems that the folder of a program's run holds; raises RunError."""
-    problems = read_problems(folder)
-    if not problems:
-        raise RunError(
-            f"The run in {folder} does not hold its problems ({PROBLEMS} is missing).",
-            hint="Bring that file back: no dataset has these problems.",
-        )
-    return problems
 
 
 def _take(problems: list[Problem], limit: int | None, options: DatasetOptions) -> list[Problem]:

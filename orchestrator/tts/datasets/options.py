@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TypeVar, cast, get_args
+from typing import TypeVar, get_args
 
 from tts.base.errors import DatasetError
 from tts.problem import Problem
-from tts.runs.config import RunConfig
 
 from .answers import AnswerKind
 from .rows import ProblemField, check_columns
@@ -87,18 +86,6 @@ class DatasetOptions:
             raise DatasetError(f"{self.per_level} problems per level; it must be at least 1.")
         if self.start is not None and self.start < 0:
             raise DatasetError(f"The first problem is {self.start}; they are counted from 0.")
-
-    @classmethod
-    def of_config(cls, config: RunConfig) -> DatasetOptions:
-        """The options of a run; one that names no seed for its dataset has one for both."""
-        return cls(
-            config.seed if config.dataset_seed is None else config.dataset_seed,
-            cast("Mapping[ProblemField, str]", config.columns),
-            cast("AnswerKind | None", config.answers),
-            config.per_level,
-            config.start,
-            Shard.parse(config.shard) if config.shard is not None else None,
-        )
 
 
 def draw_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> list[Problem]:

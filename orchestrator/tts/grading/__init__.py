@@ -15,7 +15,8 @@
 | invariants | sympy objects to sketches; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.base.worker_process |
-| problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
+| problem_grader | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
+| groups | groups of equal answers |
 | grader | the public `Grader`: the worker processes, and what they have replied |
 | code_blocks | the code of a completion |
 | code_tests | the tests of a code problem: what they need, and what makes them useless |
@@ -29,7 +30,8 @@ Model output is hostile input: no text may hang, kill or bloat the run.
 from .canonical import canonical, is_integer
 from .extract import boxed_answer, extract_answer, extract_gsm8k_answer
 from .grader import Grader
-from .problem import Equality, ProblemGrader, group_answers
+from .groups import Equality, group_answers
+from .problem_grader import ProblemGrader
 from .verdict import Outcome, Reason, Verdict
 
 __all__ = [

@@ -17,7 +17,7 @@ from msgspec import convert
 from tts.base.owner import Owner
 from tts.base.worker_process import Loss, WorkerLost, WorkerProcess
 
-from .problem import ProblemGrader, Reply
+from .problem_grader import ProblemGrader, Reply
 from .sketch import Parsed
 from .verdict import Outcome, Reason, Verdict
 

@@ -23,9 +23,10 @@ from tts.runs.summary import Summary
 
 from .console import consoles
 from .figures.charts import percent
-from .figures.comparison import MOST_PAIRS, over_n, pairs_figures
 from .figures.figure import Cell, Figure
+from .figures.pairs import MOST_PAIRS, pairs_figures
 from .figures.results import results_figures
+from .figures.rows import over_n
 from .figures.run import READ, figures_of, warnings_of
 from .sheet import Sheet, table
 

@@ -192,27 +192,24 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
 
 
 def read_problems(folder: Path) -> list[Problem]:
-    """The problems that a run keeps itself, none if a dataset has them; raises RunError."""
+    """The problems of a program's run, which no dataset has; raises RunError."""
     file = folder / PROBLEMS
     try:
         lines = read_text(file).splitlines()
         rows = [msgspec.convert(parse_json(line), _ProblemRow) for line in lines]
     except FileNotFoundError:
-        return []
+        rows = []
     except (OSError, Unreadable, msgspec.ValidationError) as error:
         raise RunError(
             f"{file} cannot be read as problems: {_why(error)}.",
             hint="Each line must be a JSON object with id, problem, answer and level.",
         ) from error
+    if not rows:
+        raise RunError(
+            f"The run in {folder} does not hold its problems ({PROBLEMS} is missing).",
+            hint="Bring that file back: no dataset has these problems.",
+        )
     return [row.as_problem for row in rows]
-
-
-def history_of(said: object) -> tuple[Turn, ...] | None:
-    """The conversation before a question, as in a row of problems; None if it is no such list."""
-    try:
-        return msgspec.convert(said, tuple[Turn, ...])
-    except msgspec.ValidationError:
-        return None
 
 
 def read_json(file: Path, otherwise: str) -> Json:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from tts.base.errors import ConfigError, RunError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
-from tts.datasets.load import kept_problems, load_dataset
-from tts.datasets.options import DatasetOptions
+from tts.datasets.answers import AnswerKind
+from tts.datasets.load import load_dataset
+from tts.datasets.options import DatasetOptions, Shard
+from tts.datasets.rows import Columns
 from tts.fleet.connecting import require_engines
 from tts.fleet.engines import takes_text
 from tts.grading.code import CodeGrader
@@ -23,7 +25,7 @@ from tts.grading.code_tests import tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
-from tts.runs.folder import PROBLEMS, has_begun, refuse_begun
+from tts.runs.folder import PROBLEMS, has_begun, read_problems, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
@@ -220,14 +222,26 @@ def problems_of(
     """
     digest = None
     if config.keeps_problems:  # those of a program's run
-        loaded = kept_problems(folder or Path())
+        loaded = read_problems(folder or Path())
     else:
-        options = DatasetOptions.of_config(config)
+        options = dataset_options(config)
         dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
         loaded, digest = dataset.problems, dataset.digest
         if dataset.source:
             say(dataset.source)
     return msgspec.structs.replace(config, problems_digest=digest), loaded
+
+
+def dataset_options(config: RunConfig) -> DatasetOptions:
+    """The options of a run; one that names no seed for its dataset has one for both."""
+    return DatasetOptions(
+        config.seed if config.dataset_seed is None else config.dataset_seed,
+        cast("Columns", config.columns),
+        cast("AnswerKind | None", config.answers),
+        config.per_level,
+        config.start,
+        Shard.parse(config.shard) if config.shard is not None else None,
+    )
 
 
 def plan_of(

@@ -6,6 +6,8 @@
 | charts | what all charts have in common: colours, width, thinned rows |
 | accuracy, work | the figures of a run, by what they are about |
 | run | `figures_of`: those of one run |
-| comparison | `comparison_figures`: several runs side by side, and problem by problem |
+| comparison | `comparison_figures`: all those of several runs |
+| results, costs, rows | several runs side by side: tables, accuracy against costs, schedules |
+| pairs | each run against the first, over all problems and one by one |
 | study | `study_figures`: the measurements of a study |
 """

@@ -30,6 +30,12 @@ _LEGEND_WIDTH = 84
 LONG_NAMES = alt.Axis(labelLimit=260)
 """The axis of lines that are named: pixels of a name."""
 PERCENT = alt.Axis(format=".0%")
+ACCURACY: dict[str, Any] = {
+    "title": "accuracy",
+    "axis": PERCENT,
+    "scale": alt.Scale(zero=False, nice=False, padding=12),
+}
+"""The axis of accuracies that are compared, which need not begin at 0."""
 ALL_FIELDS = alt.TooltipContent("data")
 """A tooltip with every column of the row."""
 

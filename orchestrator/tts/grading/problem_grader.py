@@ -1,4 +1,4 @@
-"""Comparisons of one problem's answers, and their groups of equals.
+"""Comparisons of one problem's answers.
 
 Each answer is read once, cheap decisions come first, and one budget holds for all.
 
@@ -9,11 +9,9 @@ reading and comparing takes, never on which worker was free or what other proble
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 from .canonical import canonical, is_integer, json_form
 from .notation import in_latex
@@ -25,7 +23,6 @@ from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
 _READ_TOGETHER = 16  # answers between two looks at the budget
-_PERCENT_SIGN = re.compile(r"\s*\\?%(?=\W*\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,63 +169,3 @@ def _look_at(text: str) -> _Answer:
         return _Answer(form, False, Verdict(Outcome.DIFFERENT, Reason.JSON))
     limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(in_latex(text)) else None
     return _Answer(form, is_integer(form), limit)
-
-
-class Equality(Protocol):
-    """Whatever says whether two answers are equal: `Grader`, or a function of the user's own."""
-
-    async def equal(self, prediction: str | None, reference: str) -> Verdict:
-        """Whether `prediction` answers `reference`."""
-
-
-async def group_answers(
-    answers: Sequence[str | None], grader: Equality, form: Callable[[str], str] = canonical
-) -> list[int]:
-    """Group index per answer: equal answers share one, groups count from 0 as they appear.
-
-    Which answers share a group does not depend on their order: answers of one `form` are equal,
-    and the forms join the first group whose representative they equal, the longest form first, for
-    it says most. Those with a percent sign come last, and all are read alike: without the sign if
-    one of them equals another answer so, else as hundredths. None and blanks are no answers and get
-    -1.
-    """
-    texts: dict[str, str] = {}
-    for answer in answers:
-        if answer is not None and answer.strip():
-            known = form(answer)
-            texts[known] = min(answer, texts.get(known, answer), key=lambda text: (len(text), text))
-    order = sorted(texts, key=lambda known: (-len(texts[known]), texts[known]))
-    representatives: list[str] = []
-
-    async def find(answer: str) -> int | None:
-        for group, representative in enumerate(representatives):
-            verdict = await grader.equal(answer, representative)
-            # whether "1,22" has a decimal comma only the author of a reference is taken to know
-            if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
-                return group
-        return None
-
-    found: dict[str, int] = {}
-
-    async def join(known: str, answer: str) -> None:
-        group = await find(answer)
-        if group is None:
-            group = len(representatives)
-            representatives.append(answer)
-        found[known] = group
-
-    for known in order:
-        if not _PERCENT_SIGN.search(texts[known]):
-            await join(known, texts[known])
-    numbers = {known: _PERCENT_SIGN.sub("", texts[known]) for known in order if known not in found}
-    for number in numbers.values():
-        if await find(number) is not None:
-            texts |= numbers
-            break
-    for known in numbers:
-        await join(known, texts[known])
-    index: dict[int, int] = {}
-    return [
-        index.setdefault(found[form(answer)], len(index)) if answer and answer.strip() else -1
-        for answer in answers
-    ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.grading import Grader, Outcome, ProblemGrader, Reason, Verdict, group_answers
-from tts.grading.problem import Reply, _result
+from tts.grading.problem_grader import Reply, _result
 from tts.grading.sketch import Kind, Parsed, Sketch
 
 TIMEOUT = Verdict(Outcome.UNDECIDED, Reason.TIMEOUT)

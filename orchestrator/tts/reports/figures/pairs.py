@@ -1,0 +1,301 @@
+"""The figures of pairs: each run against the first, over all problems and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from tts.runs.compare import (
+    Comparison,
+)
+from tts.runs.pairs import Pair, Setting, Trees
+from tts.runs.run import Run
+from tts.runs.statistics import interval
+
+from .charts import (
+    ALL_FIELDS,
+    BLUE,
+    GREEN,
+    LONG_NAMES,
+    MOST_ROWS,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    bars_height,
+    chart,
+    intervals,
+    legend,
+    log_axis,
+    spec,
+    thinned,
+)
+from .figure import Figure, TableRow
+
+MOST_PAIRS = 6
+"""Runs that are compared with the first problem by problem; of the others there are the rows."""
+MOST_IDS = 20
+"""Problems that are named in a cell; the others are counted."""
+_RIGHT_IN = {
+    "both": GREEN,
+    "only the baseline": VERMILLION,
+    "only this run": BLUE,
+    "neither": PURPLE,
+    "no reference": SKY,
+}
+
+
+def pairs_figures(comparison: Comparison) -> list[Figure]:
+    """The figures of each run against the first; none unless there are pairs."""
+    if not comparison.pairs:
+        return []
+    names, runs = comparison.names, comparison.runs
+    pairs = dict(zip(names[1:], comparison.pairs, strict=True))
+    figures = [
+        settings_figure(comparison.settings, names),
+        accuracy_differences(pairs, names[0]),
+        cost_differences(pairs, names[0]),
+        trees_figure(pairs, names[0]),
+    ]
+    for place, (name, pair) in enumerate(list(pairs.items())[:MOST_PAIRS], start=1):
+        both, called = (runs[0], runs[place]), (names[0], name)
+        figures += [by_problem(pair, both, called, place), disagreements(pair, both, called, place)]
+    return [figure for figure in figures if figure]
+
+
+def settings_figure(differing: Sequence[Setting], names: Sequence[str]) -> Figure | None:
+    """The differences between the runs' configurations, as a table; None if there are none."""
+    if not differing:
+        return None
+    rows: list[TableRow] = [
+        {"setting": each.name, **dict(zip(names, map(_setting_cell, each.values), strict=True))}
+        for each in differing
+    ]
+    settings = ", ".join(each.name for each in differing)
+    return Figure("settings", "What differs", f"The runs differ in {settings}.", rows)
+
+
+def _setting_cell(value: Any) -> str:
+    """A setting as run.json has it; a dash where a run has none. Long ones are cut."""
+    text = "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Each run's accuracy minus the baseline's; None without references."""
+    rows: list[TableRow] = [
+        {
+            "run": name,
+            "points": round(100 * pair.gain, 2),
+            "low": round(100 * pair.gain_95[0], 2),
+            "high": round(100 * pair.gain_95[1], 2),
+            "only the baseline": len(pair.only_baseline),
+            "only this run": len(pair.only_other),
+            "both": pair.right[0] - len(pair.only_baseline),
+            "problems": pair.judged,
+            "p (McNemar)": round(pair.p_value, 5),
+        }
+        for name, pair in pairs.items()
+        if pair.gain is not None and pair.gain_95 is not None
+    ]
+    return _differences(
+        "accuracy-differences",
+        f"Accuracy against {baseline}",
+        f"Points of right answers more or fewer than {baseline} on the common problems",
+        rows,
+        "points",
+        ["95% intervals of paired shares (Agresti and Min, 2005)."],
+    )
+
+
+def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Each run's costs per problem, relative to the baseline's."""
+    rows: list[TableRow] = [
+        {
+            "run": _cost_name(cost.name) if len(pairs) == 1 else f"{name}: {_cost_name(cost.name)}",
+            "percent": round(100 * cost.difference / cost.baseline, 2),
+            "low": round(100 * cost.ratio_95[0] - 100, 2),
+            "high": round(100 * cost.ratio_95[1] - 100, 2),
+            "baseline": round(cost.baseline, 3),
+            "this run": round(cost.other, 3),
+            "problems": cost.problems,
+        }
+        for name, pair in pairs.items()
+        for cost in pair.costs
+        if cost.ratio_95
+    ]
+    return _differences(
+        "cost-differences",
+        f"Cost per problem against {baseline}",
+        f"Percent more or less than {baseline} on the same problems",
+        rows,
+        "percent",
+        [
+            "95% intervals of the ratio on the same problems (of its logarithm). Seconds are from "
+            "a problem's start to its answer, which depends on how many problems run at once."
+        ],
+    )
+
+
+def _differences(
+    name: str, title: str, what: str, rows: Sequence[TableRow], column: str, notes: Sequence[str]
+) -> Figure | None:
+    """Dots with intervals about 0, a line for each row; None without rows."""
+    if not rows:
+        return None
+    changes = "; ".join(
+        f"{row['run']} {row[column]:+.1f} "
+        f"{interval(float(row['low'] or 0), float(row['high'] or 0), '+.1f')}"
+        for row in rows[:MOST_PAIRS]
+    )
+    y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
+    zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
+    dots = alt.layer(zero, intervals(column, y, title=column, scale=alt.Scale(padding=10)))
+    return Figure(
+        name,
+        title,
+        f"{what}: {changes}.",
+        rows,
+        spec(dots, bars_height(len(rows))),
+        notes=notes,
+    )
+
+
+def trees_figure(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
+    """Whether runs that were asked for the same have the same trees, and where they part."""
+    rows: list[TableRow] = [
+        {
+            "run": name,
+            "trees": len(pair.common),
+            "differ": len(pair.trees.differ),
+            "problems": _listed(pair.trees.differ) or None,
+            "the first parts": _parting(pair.trees, (baseline, name)),
+        }
+        for name, pair in pairs.items()
+        if pair.trees is not None
+    ]
+    if not rows:
+        return None
+    sentences = [
+        f"{row['differ']:,} of {row['trees']:,} trees of {row['run']} differ"
+        if row["differ"]
+        else f"the trees of {row['run']} are the same"
+        for row in rows
+    ]
+    reading = f"Asked for the same as {baseline}: {'; '.join(sentences)}."
+    return Figure("trees-compared", f"Trees against {baseline}", reading, rows)
+
+
+def _parting(trees: Trees, names: Sequence[str]) -> str | None:
+    """The place from which the first of the trees that differ is another."""
+    first = trees.first
+    if first is None:
+        return "in a score, by rounding" if trees.differ else None
+    tokens = [
+        f"{'the end' if token is None else token} in {name}"
+        for token, name in zip(first.ids, names, strict=True)
+    ]
+    node = ".".join(map(str, first.node))
+    return f"at problem {first.problem}, step {node}, token {first.token}: {', '.join(tokens)}"
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else ""
+    return f"{', '.join(ids[:MOST_IDS])}{more}"
+
+
+def by_problem(
+    pair: Pair, runs: tuple[Run, Run], names: tuple[str, str], place: int
+) -> Figure | None:
+    """The tokens of each common problem in both runs, and who had it right."""
+    ours, theirs = (run.totals.problems for run in runs)
+    votes = [run.config.vote for run in runs]
+    right_in = {
+        problem: "both" if ours[problem].right(votes[0]) else "neither"
+        for problem in pair.common
+        if ours[problem].correct is not None is not theirs[problem].correct
+    }
+    right_in |= dict.fromkeys(pair.only_baseline, "only the baseline")
+    right_in |= dict.fromkeys(pair.only_other, "only this run")
+    rows: list[TableRow] = [
+        {
+            "problem": problem,
+            "baseline tokens": max(1, ours[problem].search_tokens),
+            "tokens": max(1, theirs[problem].search_tokens),
+            "right in": right_in.get(problem, "no reference"),
+        }
+        for problem in thinned(pair.common)
+    ]
+    if len(rows) < 2:
+        return None
+    tokens = [
+        max(1, run[problem].search_tokens) for run in (ours, theirs) for problem in pair.common
+    ]
+    axis = log_axis(tokens, padding=12)
+    scale = axis["scale"]
+    outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
+    equal = (
+        chart()
+        .mark_rule(strokeDash=[4, 4], color=SKY)
+        .encode(
+            x=alt.XDatum(min(tokens), scale=scale),
+            x2=alt.X2Datum(max(tokens)),
+            y=alt.YDatum(min(tokens), scale=scale),
+            y2=alt.Y2Datum(max(tokens)),
+        )
+    )
+    hues = alt.Scale(domain=outcomes, range=[_RIGHT_IN[each] for each in outcomes])
+    dots = (
+        chart()
+        .mark_point(filled=True, size=45, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("baseline tokens:Q", title=f"tokens in {names[0]}", **axis),
+            y=alt.Y("tokens:Q", title=f"tokens in {names[1]}", **axis),
+            color=alt.Color("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
+        )
+    )
+    cheaper = sum(
+        theirs[problem].search_tokens < ours[problem].search_tokens for problem in pair.common
+    )
+    thinning = f"{len(rows):,} of {len(pair.common):,} problems are drawn, evenly taken."
+    return Figure(
+        f"by-problem-{place}",
+        f"Problem by problem: {names[1]}",
+        f"{names[1]} takes fewer tokens than {names[0]} on {cheaper:,} of {len(pair.common):,} "
+        f"problems (below the dashed line). {len(pair.only_other):,} only it has right, "
+        f"{len(pair.only_baseline):,} only {names[0]}.",
+        rows,
+        spec(alt.layer(equal, dots), 300),
+        notes=[thinning] if len(rows) < len(pair.common) else [],
+    )
+
+
+def disagreements(
+    pair: Pair, runs: tuple[Run, Run], names: tuple[str, str], place: int
+) -> Figure | None:
+    """The problems that only one of the two has right, as a table; None if there are none."""
+    disputed = [(problem, names[0]) for problem in pair.only_baseline]
+    disputed += [(problem, names[1]) for problem in pair.only_other]
+    if not disputed:
+        return None
+    rows: list[TableRow] = []
+    for problem, right_in in disputed[:MOST_ROWS]:
+        row: TableRow = {"problem": problem, "right in": right_in}
+        row["level"] = runs[0].totals.problems[problem].level
+        for run, name in zip(runs, names, strict=True):
+            row[f"answer in {name}"] = run.totals.problems[problem].answers.get(run.config.vote)
+        rows.append(row)
+    more = len(disputed) - len(rows)
+    return Figure(
+        f"disagreements-{place}",
+        f"Disagreements: {names[1]}",
+        f"{len(disputed):,} of {pair.judged:,} problems are right in one of the two only: "
+        f"{len(pair.only_baseline):,} in {names[0]}, {len(pair.only_other):,} in {names[1]}.",
+        rows,
+        notes=[f"{more:,} more are left out."] if more else [],
+    )
+
+
+def _cost_name(name: str) -> str:
+    return name.replace("_", " ")
