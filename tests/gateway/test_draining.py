@@ -27,15 +27,12 @@ class Scene:
         record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0, strategy=strategy)
 
         async def run():
-            task = asyncio.current_task()
-            self.drain.enter(task, record)
-            try:
-                await until.wait()
-                return "answered"
-            except asyncio.CancelledError:
-                return "cut off" if self.drain.ended else "cancelled"
-            finally:
-                self.drain.leave(task)
+            with self.drain.running(record):
+                try:
+                    await until.wait()
+                    return "answered"
+                except asyncio.CancelledError:
+                    return "cut off" if self.drain.over else "cancelled"
 
         return asyncio.ensure_future(run())
 
@@ -55,7 +52,7 @@ def test_what_is_not_served_yet_is_not_drained_and_nothing_is_drained_twice():
     assert drain.began
     assert not drain.begin()
     asyncio.run(drain.end(lambda: None))  # which waits for nothing
-    assert drain.ended
+    assert drain.over
 
 
 def test_a_gateway_is_drained_when_its_last_request_has_ended():

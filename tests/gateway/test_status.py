@@ -20,6 +20,7 @@ class Answers:
         deployment = SimpleNamespace(name="demo")
         self.service = SimpleNamespace(session=self, drain=Drain(), deployment=deployment)
         self.service.services = [self.service]
+        self.exchange = self
         self.ready = Readiness()
 
     async def generate(self, *_, **__):
@@ -36,7 +37,7 @@ class Answers:
     def probed(self):
         """The status that a probe is answered with."""
         try:
-            asyncio.run(self.ready(self.service, self))
+            asyncio.run(self.ready(self))
         except ApiError as error:
             return error.status
         return 200

@@ -36,7 +36,7 @@ from tts.fleet.endpoints import endpoints_on
 from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
-from tts.gateway.output.generation import TextGenerator
+from tts.gateway.output.generation import Sampling, TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
@@ -353,7 +353,7 @@ def of_gateway(socket):
             for name, more in asked.items():
                 request = Request(**fields, **more)
                 logs = 0 if name.startswith("log") else None
-                calls = generator.calls([prompt], request, [request.limit], logs=logs)
+                calls = generator.calls(request, Sampling([prompt], logs=logs), [request.limit])
                 for index, call in enumerate(calls):
                     record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
                     choice = generator.sample(index, call, request)

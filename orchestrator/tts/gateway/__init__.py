@@ -1,8 +1,8 @@
 """The gateway: generation and test-time search behind the API of OpenAI's clients.
 docs/reference/gateway-api.md.
 
-    HTTP (uvicorn) ──► app ──► answer/ ──► tts.session
-                           └─► pooling, rerank, tokens, status, page
+    HTTP (uvicorn) ──► app ──► call ──► answer/ ──► output/ ──► tts.session
+                                    └─► pooling, rerank, tokens, status, page
 
 | module | job |
 |---|---|
@@ -13,7 +13,8 @@ docs/reference/gateway-api.md.
 | named_servers | servers that were named, as they change: in a file, by DNS |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one HTTP request and its response |
-| service | what handlers work with: engines, settings, keys; reading and admitting a request |
+| call | one request of a client: read, charged to its key; what every handler is given |
+| service | who answers calls: engines, settings, keys |
 | answer/ | from a request for text to its answer: prompts, forms, what is sent |
 | output/ | samples and searches while they run |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |

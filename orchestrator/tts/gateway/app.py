@@ -6,23 +6,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing, nullcontext
 from typing import Any
 
 from tts.base.errors import TtsError
 
 from .answer.completions import chat_completions, completions, responses
+from .call import Call, authenticate, read_call
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
 from .observability.record import Outcome
 from .observability.recorder import PROBES
 from .openai.errors import ApiError, api_error, internal_error, quoted
-from .openai.requests import named_model
-from .openapi import openapi
+from .openapi import POSTS, openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .pooling import pooling
 from .rerank import rerank
-from .service import Service, authenticate
+from .service import Service
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
 
@@ -46,7 +47,7 @@ SERVED = (
     f"{CHAT_COMPLETIONS}, {COMPLETIONS}, {RESPONSES}, {RERANK} and {POOLING} (scores) are "
     "served: see /openapi.json"
 )
-Handler = Callable[[Service, Exchange], Awaitable[None]]
+Handler = Callable[[Call[Any]], Awaitable[None]]
 
 
 class App:
@@ -54,23 +55,23 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._routes: dict[str, tuple[str, Handler]] = {
-            CHAT_COMPLETIONS: ("POST", chat_completions),
-            COMPLETIONS: ("POST", completions),
-            RESPONSES: ("POST", responses),
-            "/v1/models": ("GET", list_models),
-            MODEL: ("GET", one_model),
-            POOLING: ("POST", pooling),
-            RERANK: ("POST", rerank),
-            "/tokenize": ("POST", tokenize),
-            "/detokenize": ("POST", detokenize),
-            "/tokenizer_info": ("GET", tokenizer_info),
-            "/openapi.json": ("GET", openapi),
-            "/metrics": ("GET", metrics),
-            "/health": ("GET", health),
-            "/ready": ("GET", Readiness()),
-            PAGE: ("GET", page),
-            FOLDER: ("GET", page),
+        self.routes: dict[str, Handler] = {
+            CHAT_COMPLETIONS: chat_completions,
+            COMPLETIONS: completions,
+            RESPONSES: responses,
+            "/v1/models": list_models,
+            MODEL: one_model,
+            POOLING: pooling,
+            RERANK: rerank,
+            "/tokenize": tokenize,
+            "/detokenize": detokenize,
+            "/tokenizer_info": tokenizer_info,
+            "/openapi.json": openapi,
+            "/metrics": metrics,
+            "/health": health,
+            "/ready": Readiness(),
+            PAGE: page,
+            FOLDER: page,
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -81,66 +82,58 @@ class App:
         path = scope["path"].rstrip("/") or "/"
         scope = {**scope, "path": path}
         path = next((folder for folder in FOLDERS if path.startswith(folder)), path)
-        method, handler = self._routes.get(path, ("", _nothing))
-        record = service.recorder.begin(path if method else "other")
-        exchange = Exchange(scope, receive, send, record)
-        exchange.identify(ID_PREFIXES.get(path, "req-"))
+        record = service.recorder.begin(path if path in self.routes else "other")
+        exchange = Exchange(scope, receive, send, record, ID_PREFIXES.get(path, "req-"))
         record.trace_parent = exchange.header(b"traceparent")
         if service.settings.keep_addresses and scope.get("client"):
             record.client = scope["client"][0]
-        drain, task = service.drain, asyncio.current_task()
-        probes = path in PROBES  # a gateway that drains answers those, but waits for none
-        if task and not probes:
-            drain.enter(task, record)
-        try:
-            if drain.began and not probes:
-                exchange.close_connection()
-                raise refused()
-            self._require_own_host(exchange)
-            if self._is_preflight(exchange):
-                await exchange.respond(b"", 204)
+        # a gateway that drains answers probes, but waits for none
+        running = nullcontext() if path in PROBES else service.drain.running(record)
+        with running, closing(exchange):
+            try:
+                await self._answer(path, exchange)
                 record.outcome = "ok"
-                return
-            head = method == "GET" and exchange.method == "HEAD"
-            if method and exchange.method != method and not head:
-                raise _not_allowed(exchange, method)
-            if path not in OPEN:
-                authenticate(service, exchange)
-            await handler(await self._service_of(exchange, path), exchange)
-            record.outcome = "ok"
-        except asyncio.CancelledError:
-            record.outcome, record.error = "cancelled", "client_disconnected"
-            if drain.ended and not exchange.disconnected:
-                await _fail(exchange, cut_off())
-            elif not exchange.disconnected:
-                raise
-        except Exception as error:
-            await _fail(exchange, error)
-        finally:
-            exchange.close()
-            used = record.prompt_tokens + record.answer_tokens + record.search_tokens
-            if exchange.admission:
-                exchange.admission.end(time.monotonic_ns(), used)
-            service.recorder.end(record)
-            if task:
-                drain.leave(task)
+            except asyncio.CancelledError:
+                record.outcome, record.error = "cancelled", "client_disconnected"
+                if service.drain.over and not exchange.disconnected:
+                    await _fail(exchange, cut_off())
+                elif not exchange.disconnected:
+                    raise
+            except Exception as error:
+                await _fail(exchange, error)
+            finally:
+                if exchange.admission:
+                    tokens = record.prompt_tokens + record.answer_tokens + record.search_tokens
+                    exchange.admission.end(time.monotonic_ns(), tokens)
+                service.recorder.end(record)
 
-    async def _service_of(self, exchange: Exchange, path: str) -> Service:
-        """The service of the deployment that a request names; else the first one's."""
-        first = self._service
-        if len(first.services) == 1:
-            return first
-        if path == MODEL:
-            return first.of_model(exchange.path.removeprefix(MODEL))
-        if exchange.method == "POST":
-            return first.of_model(named_model(await exchange.body(first.settings.max_body)))
-        return first.of_model(exchange.query.get("model", ""))
+    async def _answer(self, path: str, exchange: Exchange) -> None:
+        """Answer a request that may come now and from where it does; raises a TtsError."""
+        service = self._service
+        if service.drain.began and path not in PROBES:
+            exchange.close_connection()
+            raise refused()
+        self._require_own_host(exchange)
+        if self._is_preflight(exchange):
+            await exchange.respond(b"", 204)
+            return
+        handler = self.routes.get(path)
+        kind, _ = POSTS.get(path, (None, ""))
+        methods = ("POST",) if kind else ("GET", "HEAD")
+        if handler and exchange.method not in methods:
+            raise _not_allowed(exchange, methods[0])
+        if path not in OPEN:
+            authenticate(service, exchange)
+        if handler is None:
+            raise _nothing_at(exchange.path)
+        call = await read_call(service, exchange, kind) if kind else Call(service, exchange, None)
+        await handler(call)
 
     def _require_own_host(self, exchange: Exchange) -> None:
         """Raise ApiError for a name that somebody else may have made that of this machine."""
-        named = self._service.settings.cors_origins
+        origins = self._service.settings.cors_origins
         needs_key = self._service.keyring.required
-        if not is_own_host(exchange.host, named, needs_key=needs_key):
+        if not is_own_host(exchange.host, origins, needs_key=needs_key):
             raise ApiError(
                 403,
                 f"This gateway needs no keys, so it serves requests to localhost, to addresses and "
@@ -153,26 +146,26 @@ class App:
         origin = exchange.header(b"origin")
         if origin is None:
             return False
-        named = self._service.settings.cors_origins
+        origins = self._service.settings.cors_origins
         needs_key = self._service.keyring.required
-        if not is_allowed(origin, exchange.host, named, needs_key=needs_key):
+        if not is_allowed(origin, exchange.host, origins, needs_key=needs_key):
             raise ApiError(
                 403,
                 f"Pages of {quoted(origin)} may not use this gateway (--cors-origin).",
                 code="origin_not_allowed",
             )
-        wanted = exchange.header(b"access-control-request-headers")
+        headers = exchange.header(b"access-control-request-headers") or ""
         asks = exchange.header(b"access-control-request-method") is not None
         if exchange.method == "OPTIONS" and asks:
-            exchange.extra_headers += preflight_headers(origin, wanted or "", named)
+            exchange.extra_headers += preflight_headers(origin, headers, origins)
             return True
-        exchange.extra_headers += answer_headers(origin, named)
+        exchange.extra_headers += answer_headers(origin, origins)
         return False
 
 
-async def _nothing(service: Service, exchange: Exchange) -> None:
-    told = "no response is stored" if exchange.path.startswith(f"{RESPONSES}/") else SERVED
-    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}; {told}.")
+def _nothing_at(path: str) -> ApiError:
+    reason = "no response is stored" if path.startswith(f"{RESPONSES}/") else SERVED
+    return ApiError(404, f"There is nothing at {quoted(path)}; {reason}.")
 
 
 def _not_allowed(exchange: Exchange, method: str) -> ApiError:
@@ -185,23 +178,23 @@ def _not_allowed(exchange: Exchange, method: str) -> ApiError:
 
 async def _fail(exchange: Exchange, error: Exception) -> None:
     """Tell a client what went wrong: as a response, or within the one that has begun."""
-    if isinstance(error, TtsError):
-        told = api_error(error)
-        if told is not error and told.status >= 500:  # the client is not told what it says
-            logger.warning("a request to %s failed: %s", exchange.record.endpoint, error)
-    else:
-        logger.error("a request to %s failed", exchange.record.endpoint, exc_info=error)
-        told = internal_error()
     record = exchange.record
-    record.outcome, record.error = _outcome(told), told.code or told.type
+    if isinstance(error, TtsError):
+        reported = api_error(error)
+        if reported is not error and reported.status >= 500:  # it tells the client less
+            logger.warning("a request to %s failed: %s", record.endpoint, error)
+    else:
+        logger.error("a request to %s failed", record.endpoint, exc_info=error)
+        reported = internal_error()
+    record.outcome, record.error = _outcome(reported), reported.code or reported.type
     if exchange.disconnected:
         return
     if exchange.streaming:
-        await exchange.end_events(exchange.broken_off(told))
+        await exchange.end_events(exchange.broken_off(reported))
     elif not record.status:
-        for name, value in told.headers.items():
+        for name, value in reported.headers.items():
             exchange.add_header(name, value)
-        await exchange.respond(told.body(), told.status)
+        await exchange.respond(reported.body(), reported.status)
 
 
 def _outcome(error: ApiError) -> Outcome:

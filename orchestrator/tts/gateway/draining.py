@@ -7,7 +7,8 @@ serving ──SIGTERM──► draining ──nothing runs, or the grace period 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tts.base.errors import Terminated
@@ -30,7 +31,7 @@ class Drain:
 
     def __init__(self, grace_s: float = GRACE_S, say: Callable[[str], None] = lambda _: None):
         """`grace_s`: how long they may go on after `begin`; `say` gets a line per stage."""
-        self.ended = False
+        self.over = False
         """Whether requests that still run are cancelled."""
         self._grace_s = grace_s
         self._say = say
@@ -56,16 +57,19 @@ class Drain:
         self._began.set()
         return True
 
-    def enter(self, task: asyncio.Task[Any], record: ServedRequest) -> None:
-        """A request runs in a task, until `leave`."""
+    @contextmanager
+    def running(self, record: ServedRequest) -> Iterator[None]:
+        """Count a request that runs in this task for as long as the block lasts."""
+        task = asyncio.current_task()
+        assert task is not None
         self._running[task] = record
         self._idle.clear()
-
-    def leave(self, task: asyncio.Task[Any]) -> None:
-        """A request has ended."""
-        self._running.pop(task, None)
-        if not self._running:
-            self._idle.set()
+        try:
+            yield
+        finally:
+            del self._running[task]
+            if not self._running:
+                self._idle.set()
 
     async def drained(self) -> None:
         """Wait until nothing runs after `begin`, or the grace period is over.
@@ -76,15 +80,15 @@ class Drain:
         if count := len(self._running):
             self._say(f"Draining: {_requests(count)} in flight, for at most {self._grace_s:g} s")
         await self._idle_within(self._grace_s)
-        if left := len(self._running):
+        if count := len(self._running):
             raise Terminated(
-                f"Stopped by SIGTERM: {_requests(left)} had not ended after {self._grace_s:g} s."
+                f"Stopped by SIGTERM: {_requests(count)} had not ended after {self._grace_s:g} s."
             )
 
     async def end(self, stop_searches: Callable[[], None]) -> None:
         """End what still runs: searches with what they have, all others with an error."""
         self._began.set()
-        self.ended = True
+        self.over = True
         stop_searches()
         for task, record in self._running.items():
             if record.strategy is None:

@@ -34,9 +34,17 @@ class Exchange:
     """A request, and what is sent in answer to it."""
 
     def __init__(
-        self, scope: Mapping[str, Any], receive: Receive, send: Send, record: ServedRequest
+        self,
+        scope: Mapping[str, Any],
+        receive: Receive,
+        send: Send,
+        record: ServedRequest,
+        prefix: str,
     ) -> None:
-        """`record` is kept up to date: its stages, and the status."""
+        """`record` is kept up to date: its stages, and the status.
+
+        Its id is the client's `x-request-id`, or begins with `prefix`; the response says which.
+        """
         self.record = record
         self.key: ApiKey | None = None
         """The client's key; None where no keys are needed."""
@@ -53,7 +61,9 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._watch: asyncio.Task[None] | None = None
-        self._body: bytes | None = None
+        chosen_id = self.header(b"x-request-id") or ""
+        record.id = chosen_id if _REQUEST_ID.fullmatch(chosen_id) else prefix + record.id
+        self.add_header("x-request-id", record.id)
 
     def header(self, name: bytes) -> str | None:
         """A header of the request; `name` is lower case."""
@@ -77,11 +87,6 @@ class Exchange:
 
         Raises ApiError for a body that is larger or does not come.
         """
-        if self._body is None:
-            self._body = (await self._whole_body(most)).removeprefix(codecs.BOM_UTF8)
-        return self._body
-
-    async def _whole_body(self, most: int) -> bytes:
         announced = self.header(b"content-length") or ""
         length = int(announced) if announced.isdecimal() else None
         if length is not None and length > most:
@@ -106,7 +111,7 @@ class Exchange:
                 408, f"The body of the request did not come within {BODY_TIMEOUT_S:.0f} s."
             ) from None
         self._watch = asyncio.ensure_future(self._until_gone(asyncio.current_task()))
-        return b"".join(parts)
+        return b"".join(parts).removeprefix(codecs.BOM_UTF8)
 
     async def _until_gone(self, work: asyncio.Task[Any] | None) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -119,13 +124,6 @@ class Exchange:
         """Another header of the response; characters that no header can hold become `?`."""
         printable = "".join(char if " " <= char <= "~" else "?" for char in value)
         self.extra_headers.append((name.encode(), printable.encode()))
-
-    def identify(self, prefix: str) -> None:
-        """Name the request as its client did by `x-request-id`, or else, and say how."""
-        given = self.header(b"x-request-id") or ""
-        record = self.record
-        record.id = given if _REQUEST_ID.fullmatch(given) else prefix + record.id
-        self.add_header("x-request-id", record.id)
 
     def close_connection(self) -> None:
         """Have the client send its next request over another connection."""

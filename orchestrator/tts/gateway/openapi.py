@@ -8,19 +8,20 @@ from typing import Any
 
 import msgspec
 
-from .exchange import Exchange
+from .call import Call
 from .openai.requests import (
     ChatRequest,
     CompletionRequest,
     DetokenizeRequest,
+    ModelRequest,
     PoolingRequest,
     RerankRequest,
     TokenizeRequest,
+    TokenRequest,
 )
 from .openai.responses import ResponsesRequest
-from .service import Service
 
-_POSTS: dict[str, tuple[type[msgspec.Struct], str]] = {
+POSTS: dict[str, tuple[type[ModelRequest] | type[TokenRequest], str]] = {
     "/v1/chat/completions": (ChatRequest, "Answer a chat, plainly or by a search"),
     "/v1/completions": (CompletionRequest, "Complete prompts, or search for an answer to one"),
     "/v1/responses": (ResponsesRequest, "Answer a conversation as a response, which is not stored"),
@@ -29,6 +30,7 @@ _POSTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/tokenize": (TokenizeRequest, "Token ids of a text or a chat"),
     "/detokenize": (DetokenizeRequest, "Text of token ids"),
 }
+"""What the body of each path is read as, and its summary; all other paths take GET."""
 _GETS = {
     "/v1/models": "The deployment, and with it every strategy",
     "/v1/models/{model}": "One model",
@@ -49,21 +51,21 @@ _ERRORS = {
 }
 
 
-async def openapi(service: Service, exchange: Exchange) -> None:
-    """The description."""
-    await exchange.respond(document())
+async def openapi(call: Call[None]) -> None:
+    """Respond with the description."""
+    await call.exchange.respond(document())
 
 
 @cache
 def document() -> bytes:
     """The OpenAPI document as JSON."""
-    kinds = [kind for kind, _ in _POSTS.values()]
+    kinds = [kind for kind, _ in POSTS.values()]
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
     )
     bodies = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for path, (kind, summary) in _POSTS.items():
+    for path, (kind, summary) in POSTS.items():
         body = {"required": True, "content": {"application/json": {"schema": bodies[kind]}}}
         paths[path] = {"post": {**_operation(summary), "requestBody": body}}
     for path, summary in _GETS.items():

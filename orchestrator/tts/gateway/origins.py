@@ -20,9 +20,9 @@ _MAX_AGE_S = b"600"
 Headers = list[tuple[bytes, bytes]]
 
 
-def is_allowed(origin: str, host: str, named: Sequence[str], *, needs_key: bool) -> bool:
+def is_allowed(origin: str, host: str, origins: Sequence[str], *, needs_key: bool) -> bool:
     """Whether a page of `origin` may use the gateway, which it has called `host`."""
-    if ANY in named or origin in named:
+    if ANY in origins or origin in origins:
         return True
     try:
         at = urlsplit(origin)
@@ -31,15 +31,15 @@ def is_allowed(origin: str, host: str, named: Sequence[str], *, needs_key: bool)
     return at.netloc == host and (needs_key or _is_this_machine(at.hostname or ""))
 
 
-def is_own_host(host: str, named: Sequence[str], *, needs_key: bool) -> bool:
+def is_own_host(host: str, origins: Sequence[str], *, needs_key: bool) -> bool:
     """Whether `host`, as a request calls the gateway, is a name that no page of others can have.
 
     An address is none that a DNS server makes up; a client without a name for it is no browser.
     """
-    if needs_key or not host or ANY in named:
+    if needs_key or not host or ANY in origins:
         return True
     try:
-        if host in [urlsplit(origin).netloc for origin in named]:
+        if host in [urlsplit(origin).netloc for origin in origins]:
             return True
         at = urlsplit(f"//{host}")
         name = at.hostname or ""
@@ -64,9 +64,9 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def answer_headers(origin: str, named: Sequence[str]) -> Headers:
+def answer_headers(origin: str, origins: Sequence[str]) -> Headers:
     """What lets a page of a named origin read an answer; nothing for the gateway's own."""
-    if ANY not in named and origin not in named:
+    if ANY not in origins and origin not in origins:
         return []
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
@@ -75,11 +75,11 @@ def answer_headers(origin: str, named: Sequence[str]) -> Headers:
     ]
 
 
-def preflight_headers(origin: str, wanted: str, named: Sequence[str]) -> Headers:
+def preflight_headers(origin: str, headers: str, origins: Sequence[str]) -> Headers:
     """The answer to a browser that asks whether a page may send a request with these headers."""
     return [
-        *answer_headers(origin, named),
+        *answer_headers(origin, origins),
         (b"access-control-allow-methods", _METHODS),
-        (b"access-control-allow-headers", wanted.encode("latin-1")),
+        (b"access-control-allow-headers", headers.encode("latin-1")),
         (b"access-control-max-age", _MAX_AGE_S),
     ]

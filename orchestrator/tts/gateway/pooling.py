@@ -18,49 +18,55 @@ from tts.search import significant
 from tts.session.doubts import doubts, probability_of
 from tts.strategies.parameters import scores_answers
 
-from .answer.prompts import filter_messages, problem_of, require_length, score_calls_of, tokenised
-from .exchange import Exchange
+from .answer.prompts import (
+    filter_messages,
+    problem_of,
+    require_length,
+    score_calls_of,
+    tokenised,
+)
+from .call import Call
 from .openai.errors import bad_request
 from .openai.requests import MAX_SCORES, PoolingRequest
-from .service import Service, admit, read, strategy_of
+from .service import Service
 
 
-async def pooling(service: Service, exchange: Exchange) -> None:
+async def pooling(call: Call[PoolingRequest]) -> None:
     """Score the steps of a chat's last message."""
-    request, _ = await read(service, exchange, PoolingRequest)
-    strategy_of(service, exchange, request.model)
-    exchange.record.model = request.model
-    problem, calls = await _calls(service, request)
+    service, record = call.service, call.record
+    problem, calls = await _score_calls(service, call.request)
     tokens = len(calls[-1].input_ids)
-    admit(service, exchange, tokens, search=False)
-    exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
-    exchange.record.t2 = time.monotonic()
+    call.admit(tokens)
+    record.prompt_tokens = record.verifier_tokens = tokens
+    record.t2 = time.monotonic()
     results = await service.session.score_calls(calls)
     scores = [result.score for result in results]
-    exchange.record.search_tokens = written = sum(result.tokens for result in results)
-    exchange.record.t3 = exchange.record.t4 = time.monotonic()
+    record.search_tokens = new_tokens = sum(result.tokens for result in results)
+    record.t3 = record.t4 = time.monotonic()
     probability = probability_of(service.deployment, scores[-1])
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
-        "id": exchange.record.id,
+        "id": record.id,
         "object": "list",
         "created": int(time.time()),
-        "model": request.model,
+        "model": call.request.model,
         "data": [{"index": 0, "object": "pooling", "data": data}],
         "usage": {
             "prompt_tokens": tokens,
-            "completion_tokens": written,
-            "total_tokens": tokens + written,
+            "completion_tokens": new_tokens,
+            "total_tokens": tokens + new_tokens,
         },
         "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1], probability)},
     }
-    await exchange.respond(msgspec.json.encode(body))
+    await call.exchange.respond(msgspec.json.encode(body))
 
 
-async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, list[ScoreCall]]:
+async def _score_calls(
+    service: Service, request: PoolingRequest
+) -> tuple[Problem, list[ScoreCall]]:
     """The question, and a call for each score; raises ApiError for what cannot be scored."""
-    *asked, said = request.messages
-    if said.role != "assistant" or not asked or asked[-1].role != "user":
+    *conversation, answer = request.messages
+    if answer.role != "assistant" or not conversation or conversation[-1].role != "user":
         raise bad_request(
             "The messages must be a question of the user, with any turns before it, and the "
             "assistant's answer to it: a verifier judges the steps of one answer.",
@@ -70,11 +76,11 @@ async def _calls(service: Service, request: PoolingRequest) -> tuple[Problem, li
     characters = sum(len(message.text) for message in request.messages)
     if reads := models.dialogue or models.critic:
         context = service.deployment.verifier_model.max_seq_len
-        shown = [each.text for each in request.messages if each.plain()["role"] != "system"]
-        require_length(reads.tokenizer, context, *shown)
+        texts = [each.text for each in request.messages if each.plain()["role"] != "system"]
+        require_length(reads.tokenizer, context, *texts)
     await filter_messages(service.filters, request.messages)
-    problem = problem_of(asked)
-    steps = steps_of(said.text, service.deployment.generator.step_delimiter)
+    problem = problem_of(conversation)
+    steps = steps_of(answer.text, service.deployment.generator.step_delimiter)
     if not 1 <= len(steps) <= MAX_SCORES:
         raise bad_request(
             f"The last message has {len(steps):,} steps; 1 to {MAX_SCORES:,} can be scored.",

@@ -15,18 +15,14 @@ from tts.prompting.step_ends import steps_of
 from tts.search import significant
 
 from .answer.prompts import filtered, require_length, score_calls_of, tokenised
-from .exchange import Exchange
+from .call import Call
 from .openai.errors import bad_request
 from .openai.requests import RerankRequest
-from .service import Service, admit, read, strategy_of
 
 
-async def rerank(service: Service, exchange: Exchange) -> None:
+async def rerank(call: Call[RerankRequest]) -> None:
     """Score the answers, and list them best first."""
-    request, _ = await read(service, exchange, RerankRequest)
-    strategy_of(service, exchange, request.model)
-    record = exchange.record
-    record.model = request.model
+    service, request, record = call.service, call.request, call.record
     texts = [each if isinstance(each, str) else each.text for each in request.documents]
     models = service.session.models
     if reads := models.dialogue or models.critic:
@@ -46,9 +42,9 @@ async def rerank(service: Service, exchange: Exchange) -> None:
             for text in answers
         ],
     )
-    tokens = sum(len(call.input_ids) for call in calls)
+    tokens = sum(len(each.input_ids) for each in calls)
     record.prompt_tokens = record.verifier_tokens = tokens
-    admit(service, exchange, tokens, search=False)
+    call.admit(tokens)
     record.t2 = time.monotonic()
     results = await service.session.score_calls(calls)
     record.search_tokens = new_tokens = sum(result.tokens for result in results)
@@ -69,7 +65,7 @@ async def rerank(service: Service, exchange: Exchange) -> None:
             "total_tokens": tokens + new_tokens,
         },
     }
-    await exchange.respond(msgspec.json.encode(body))
+    await call.exchange.respond(msgspec.json.encode(body))
 
 
 def _result(place: int, score: float, text: str | None) -> dict[str, Any]:

@@ -1,40 +1,25 @@
-"""The service that every handler works with: the engines of one deployment, the gateway's
-limits, and incoming requests: the client, the request, and whether it is within limits.
-"""
+"""The service that every call is answered by: the engines of one deployment, and its limits."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from msgspec import Struct
 
 from tts.build.spec import Deployment
 from tts.session import AsyncSession
 from tts.strategies.catalog import strategy_names
 
 from .draining import Drain
-from .exchange import Exchange
 from .observability import Recorder
-from .openai.errors import ApiError, quoted
-from .openai.requests import read_request
 from .output.generation import TextGenerator
 from .output.running_searches import RunningSearches
-from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
+from .safety import FilterChain, Keyring, Limiter
 
 MAX_BODY = 4 << 20
-IGNORED = "x-tts-ignored"
-"""The header of a response that names the fields of its request that nobody knows."""
-_MOST_NAMED = 20
-
-T = TypeVar("T", bound=Struct)
-Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the gateway allows."""
+    """Settings of a gateway: what it allows, what it keeps."""
 
     max_body: int = MAX_BODY
     """Bytes of a request's body."""
@@ -68,7 +53,7 @@ class Service:
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
     services: list[Service] = field(default_factory=list, compare=False, repr=False)
-    """Those of all deployments behind this address; this one adds itself."""
+    """The services of all deployments behind this address; this one adds itself."""
 
     def __post_init__(self) -> None:
         self.services.append(self)
@@ -88,81 +73,3 @@ class Service:
         """The names that its deployment has as a model: by itself, and with each strategy."""
         name = self.deployment.name
         return [name, *(f"{name}:{strategy}" for strategy in self.strategies)]
-
-
-def authenticate(service: Service, exchange: Exchange) -> None:
-    """Find the key that a request comes with; raises ApiError if it needs one."""
-    if not service.keyring.required:
-        return
-    scheme, _, key = (exchange.header(b"authorization") or "").partition(" ")
-    exchange.key = service.keyring.find(key.strip()) if scheme.lower() == "bearer" else None
-    told = ""
-    if exchange.key is None:
-        told = (
-            "The API key is not valid." if key else "An API key is needed: Authorization: Bearer."
-        )
-    elif exchange.key.expires is not None and exchange.key.expires <= time.time():
-        told = f"The API key {exchange.key.id} has expired."
-    if exchange.key is None or told:
-        headers = {"www-authenticate": "Bearer"}
-        raise ApiError(401, told, code="invalid_api_key", headers=headers)
-    exchange.record.key = exchange.key.id
-
-
-def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
-    """The strategy that a model's name stands for; None: plain generation.
-
-    Raises ApiError for a name that is not served, or not to the request's key.
-    """
-    if model not in service.models:
-        raise ApiError(
-            404,
-            f"The model {quoted(model)} is not served here; GET /v1/models lists those that are.",
-            code="model_not_found",
-            param="model",
-        )
-    require_allowed(exchange, model)
-    return model.partition(":")[2] or None
-
-
-def require_allowed(exchange: Exchange, *models: str, param: str = "model") -> None:
-    """Raise ApiError unless the request's key may use one of these models."""
-    if exchange.key is not None and not any(map(exchange.key.may_use, models)):
-        raise ApiError(
-            403,
-            f"This key may not use {quoted(models[0])}; GET /v1/models lists what it may.",
-            code="model_not_allowed",
-            param=param,
-        )
-
-
-async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, bytes]:
-    """The request in a body, and the body; it is charged as a request. Raises ApiError."""
-    body = await exchange.body(service.settings.max_body)
-    if (key := exchange.key) is not None:
-        _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
-    request, ignored = read_request(kind, body)
-    if ignored:
-        exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MOST_NAMED]))
-    return request, body
-
-
-def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) -> None:
-    """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
-    if exchange.key is not None:
-        key = exchange.key
-        spent = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
-        admitted = service.limiter.admit(
-            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search, spent=spent
-        )
-        exchange.admission = _require(admitted, exchange)
-        exchange.extra_headers += admitted.headers
-    exchange.record.t1 = time.monotonic()
-
-
-def _require(admitted: Outcome | Refusal, exchange: Exchange) -> Outcome:
-    """What was admitted; raises ApiError for what was not."""
-    if isinstance(admitted, Refusal):
-        exchange.extra_headers += admitted.headers
-        raise ApiError(429, admitted.message, code=admitted.code)
-    return admitted

@@ -15,11 +15,11 @@ import msgspec
 
 from tts.base.errors import TtsError
 
+from .call import Call, strategy_of
 from .draining import refused
-from .exchange import Exchange
 from .model_card import model_card
 from .openai.errors import ApiError
-from .service import Service, strategy_of
+from .service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _STARTED = int(time.time())
 
 
-async def health(service: Service, exchange: Exchange) -> None:
-    """`/health`: the gateway answers, nothing else is asked."""
-    await exchange.respond(b'{"status":"ok"}')
+async def health(call: Call[None]) -> None:
+    """Answer `/health`: the gateway lives, nothing else is asked."""
+    await call.exchange.respond(b'{"status":"ok"}')
 
 
 class Readiness:
@@ -44,8 +44,9 @@ class Readiness:
         self._proven = float("-inf")
         self._proving = asyncio.Lock()
 
-    async def __call__(self, service: Service, exchange: Exchange) -> None:
+    async def __call__(self, call: Call[None]) -> None:
         """Answer a probe: 200, or 503 with the reason."""
+        service = call.service
         if service.drain.began:
             raise refused()
         for each in service.services:
@@ -55,7 +56,7 @@ class Readiness:
             if time.monotonic() - self._proven > FRESH_S:
                 await asyncio.gather(*map(_prove, service.services))
                 self._proven = time.monotonic()
-        await exchange.respond(b'{"status":"ready"}')
+        await call.exchange.respond(b'{"status":"ready"}')
 
 
 async def _prove(service: Service) -> None:
@@ -71,30 +72,31 @@ async def _prove(service: Service) -> None:
         raise ApiError(503, "The engines do not answer.") from None
 
 
-async def metrics(service: Service, exchange: Exchange) -> None:
-    """`/metrics`: what Prometheus scrapes."""
-    text = service.recorder.metrics.exposition()
-    await exchange.respond(text.encode(), content_type=METRICS_TYPE)
+async def metrics(call: Call[None]) -> None:
+    """Answer `/metrics`, which Prometheus scrapes."""
+    text = call.service.recorder.metrics.exposition()
+    await call.exchange.respond(text.encode(), content_type=METRICS_TYPE)
 
 
-async def list_models(service: Service, exchange: Exchange) -> None:
-    """`/v1/models`: every deployment, and with it every strategy."""
-    key = exchange.key
+async def list_models(call: Call[None]) -> None:
+    """List at `/v1/models` every deployment, and with it every strategy."""
+    key = call.exchange.key
     models = [
         _model(each, name)
-        for each in service.services
+        for each in call.service.services
         for name in each.models
         if key is None or key.may_use(name)
     ]
-    await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
+    await call.exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
 
 
-async def one_model(service: Service, exchange: Exchange) -> None:
-    """The model that the path names, with what a request to it can set (`tts`)."""
-    name = exchange.path.removeprefix(MODEL)
-    strategy = strategy_of(service, exchange, name)
+async def one_model(call: Call[None]) -> None:
+    """Describe the model that the path names, with what a request to it can set (`tts`)."""
+    name = call.exchange.path.removeprefix(MODEL)
+    service = call.service.of_model(name)
+    strategy = strategy_of(service, call.exchange, name)
     model = {**_model(service, name), "tts": model_card(service, strategy)}
-    await exchange.respond(msgspec.json.encode(model))
+    await call.exchange.respond(msgspec.json.encode(model))
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

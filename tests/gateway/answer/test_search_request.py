@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from tts.gateway.answer.search_request import read_search_request, wants_search
+from tts.gateway.answer.search_request import read_search_request
+from tts.gateway.call import Call
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest, read_request
 from tts.gateway.service import Settings
@@ -24,8 +25,9 @@ def chat(**fields):
 def read(tiny_deployment):
     def reads(named=None, headers=(), settings=None, **fields):
         service = SimpleNamespace(deployment=tiny_deployment, settings=settings or Settings())
-        exchange = SimpleNamespace(header=dict(headers).get, key=None)
-        return read_search_request(service, exchange, chat(**fields), named, PROBLEM)
+        exchange = SimpleNamespace(header=dict(headers).get, key=None, record=SimpleNamespace())
+        call = Call(service, exchange, chat(**fields), strategy=named)
+        return read_search_request(call, PROBLEM)
 
     return reads
 
@@ -43,7 +45,7 @@ def read(tiny_deployment):
     ],
 )
 def test_a_search_is_asked_for_by_the_models_name_or_a_field(fields, named, wants):
-    assert wants_search(chat(**fields), named) is wants
+    assert chat(**fields).asks_search(named) is wants
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_search_is_asked_for_by_the_models_name_or_a_field(fields, named, want
 )
 def test_limits_are_of_a_search_and_enough_for_it_to_find_anything(options, wrong):
     with pytest.raises(ApiError, match=wrong) as refused:
-        wants_search(chat(tts=options), None)
+        chat(tts=options).asks_search(None)
     assert (refused.value.status, refused.value.param) == (400, f"tts.{next(iter(options))}")
 
 

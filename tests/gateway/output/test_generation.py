@@ -12,7 +12,7 @@ from tts.engines.wire import EBNF, Guide
 from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
-from tts.gateway.output.generation import TextGenerator
+from tts.gateway.output.generation import Sampling, TextGenerator
 from tts.gateway.safety import FilterChain
 from tts.prompting import Models
 
@@ -59,11 +59,12 @@ def sampled(deployment, servers, limit=6, guide=None, read=None, **fields):
                 replicas.use(EnginePair(name, server, None))
             generator = TextGenerator(Models.load(deployment), replicas, FilterChain())
             request = Request(model="tiny", stream=True, **fields)
-            calls = generator.calls([[7]], request, [limit], guide=guide)
+            sampling = Sampling([[7]], "key", guide=guide)
+            calls = generator.calls(request, sampling, [limit])
             choices = [generator.sample(i, call, request) for i, call in enumerate(calls)]
             record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             deltas = []
-            async for delta in generator.merged(calls, choices, record, "key"):
+            async for delta in generator.merged(calls, choices, record, sampling):
                 deltas.append(delta)
                 if read:
                     await read(choices, deltas)
@@ -176,7 +177,7 @@ def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):
 
     def seeds(**fields):
         request = Request(model="tiny", n=3, **fields)
-        return [c.seed for c in generator.calls([[1], [2]], request, [5, 5])]
+        return [c.seed for c in generator.calls(request, Sampling([[1], [2]]), [5, 5])]
 
     assert seeds(seed=1) == seeds(seed=1)
     assert len({*seeds(seed=1), *seeds(seed=2)}) == 12
@@ -187,7 +188,7 @@ def test_a_stop_at_the_step_delimiter_is_left_to_the_engine(tiny_deployment):
     models = Models.load(tiny_deployment)
     generator = TextGenerator(models, None, FilterChain())
     request = Request(model="tiny", stop="\n\n", stop_token_ids=[9])
-    (call,) = generator.calls([[1]], request, [5])
+    (call,) = generator.calls(request, Sampling([[1]]), [5])
     assert call.stop_at_step
     assert call.stop_words == ((9,),)
     assert call.streaming

@@ -32,36 +32,50 @@ async def settle():
         await asyncio.sleep(0)
 
 
+class Listeners:
+    """Clients that join searches and leave them, each by its name."""
+
+    def __init__(self):
+        self.searches, self.solving, self._joined = RunningSearches(), Solving(), {}
+
+    def join(self, client, key="key", *, has_name=False):
+        joined = self.searches.joined(key, self.solving, has_name=has_name)
+        self._joined[client] = joined
+        return joined.__enter__()
+
+    def leave(self, client):
+        self._joined[client].__exit__(None, None, None)
+
+
 def test_a_retry_joins_the_search_that_runs_and_its_result():
     async def run():
-        same, solving = RunningSearches(), Solving()
-        first = same.join("key", solving, named=False)
-        second = same.join("key", solving, named=False)
+        clients = Listeners()
+        first, second = clients.join("a"), clients.join("b")
         assert first is second
-        other = same.join("other", solving, named=False)
+        other = clients.join("c", "other")
         assert other is not first
-        solving.end.set()
+        clients.solving.end.set()
         assert await first.result() == await second.result()
-        same.leave("key", first)
-        same.leave("key", second)
-        assert same.join("key", solving, named=False) is first
-        assert solving.started == 2
+        clients.leave("a")
+        clients.leave("b")
+        assert clients.join("a") is first
+        assert clients.solving.started == 2
 
     asyncio.run(run())
 
 
 def test_a_search_without_listeners_is_cancelled_at_once():
     async def run():
-        same, solving = RunningSearches(), Solving()
-        search = same.join("key", solving, named=False)
-        same.join("key", solving, named=False)
-        same.leave("key", search)
+        clients = Listeners()
+        search = clients.join("a")
+        clients.join("b")
+        clients.leave("a")
         await settle()
         assert not search.task.done()
-        same.leave("key", search)
+        clients.leave("b")
         await settle()
         assert search.task.cancelled()
-        assert same.join("key", solving, named=False) is not search
+        assert clients.join("a") is not search
 
     asyncio.run(run())
 
@@ -70,14 +84,14 @@ def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
     monkeypatch.setattr(running_searches, "KEEP_S", 0.0)
 
     async def run():
-        same, solving = RunningSearches(), Solving()
-        search = same.join("key", solving, named=True)
+        clients = Listeners()
+        search = clients.join("a", has_name=True)
         await settle()
-        same.leave("key", search)
-        assert same.join("key", solving, named=True) is search
+        clients.leave("a")
+        assert clients.join("a", has_name=True) is search
         await asyncio.sleep(0.01)  # the time to come back has passed, but somebody listens
         assert not search.task.done()
-        same.leave("key", search)
+        clients.leave("a")
         await asyncio.wait({search.task})
         assert search.task.cancelled()
 
@@ -86,14 +100,14 @@ def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
 
 def test_a_failed_search_is_not_joined():
     async def run():
-        same, solving = RunningSearches(), Solving()
-        solving.failure = ValueError("no")
-        solving.end.set()
-        search = same.join("key", solving, named=False)
+        clients = Listeners()
+        clients.solving.failure = ValueError("no")
+        clients.solving.end.set()
+        search = clients.join("a")
         with pytest.raises(ValueError, match="no"):
             await search.result()
         await settle()
-        assert same.join("key", solving, named=False) is not search
+        assert clients.join("b") is not search
 
     asyncio.run(run())
 
@@ -109,14 +123,13 @@ def test_the_oldest_results_that_are_too_much_go(monkeypatch, limits, kept):
     monkeypatch.setattr(RunningSearch, "size", property(lambda search: 4))
 
     async def run():
-        same, solving = RunningSearches(), Solving()
-        solving.end.set()
+        clients = Listeners()
+        clients.solving.end.set()
         for key in range(10):
-            search = same.join(key, solving, named=False)
-            await search.result()
-            same.leave(key, search)
+            await clients.join("a", key).result()
+            clients.leave("a")
             await settle()
-        assert list(same._searches) == kept
+        assert list(clients.searches._searches) == kept
 
     asyncio.run(run())
 

@@ -16,27 +16,24 @@ from typing import Any
 
 import msgspec
 
-from tts.build.thinking import Thinking
-from tts.engines.wire import Guide
 from tts.problem import Problem
 from tts.prompting.step_ends import steps_of
-from tts.search import SearchConfig, significant
+from tts.search import significant
 from tts.session import Step
 
-from ..exchange import Exchange
+from ..call import Call
 from ..observability import ServedRequest
 from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_of
 from ..openai.errors import too_late
 from ..openai.messages import ToolCall
 from ..openai.requests import ChatRequest
+from ..output.generation import Sampling
 from ..output.running_searches import RunningSearch
-from ..output.sample_text import SampleText
-from ..service import Service, admit
 from ..tools.conversation import transcript
 from ..tools.votes import DrawnAnswer, Vote, vote
+from .joining import respond_by_search
 from .prompts import score_calls_of
 from .search_request import SearchRequest, read_search_request
-from .searches import join_and_respond
 from .thinking import with_budget
 from .tool_turns import ToolTurn, reading_calls
 
@@ -45,35 +42,6 @@ UNSCORED = ("majority-vote", "greedy", "confidence-vote")
 
 MOST_DRAWN = 16
 """Candidates that `auto` draws at most."""
-
-
-@dataclass(frozen=True)
-class CandidateTurn:
-    """Prompt and settings that each candidate is drawn with."""
-
-    request: ChatRequest
-    prompt: list[int]
-    guide: Guide | None
-    tools: ToolTurn | None
-    variables: Mapping[str, Any]
-    """Of the chat template, which the prompt was made with."""
-    thinking: Thinking | None
-    """How each thinks first; None: the model does not."""
-
-    @property
-    def lead(self) -> str:
-        """The beginning of a call that must come, where it follows thinking."""
-        return self.tools.prefix if self.tools and self.thinking else ""
-
-    def written(self, candidate: DrawnAnswer) -> str:
-        """A candidate as the verifier reads it."""
-        form = self.tools.form if self.tools else None
-        called = [
-            (call.function.name, msgspec.json.decode(call.function.arguments))
-            for call in candidate.calls
-        ]
-        written = form.write(called) if form and called else ""
-        return "\n".join(filter(None, (candidate.text, written)))
 
 
 @dataclass(frozen=True)
@@ -88,67 +56,93 @@ class _Ballot:
     seconds: float
 
     @property
-    def chosen(self) -> DrawnAnswer:
-        return self.candidates[self.vote.chosen]
+    def winner(self) -> DrawnAnswer:
+        return self.candidates[self.vote.winner]
 
 
 async def answer_by_candidates(
-    service: Service,
-    exchange: Exchange,
-    turn: CandidateTurn,
-    strategy: str | None,
-    body: bytes,
+    call: Call[ChatRequest],
     encoder: Encoder,
+    sampling: Sampling,
+    turn: ToolTurn | None,
+    variables: Mapping[str, Any],
 ) -> None:
-    """Draw candidates for the next message of a chat, choose one, and respond."""
-    question = transcript(turn.request.messages)
-    problem = Problem("solve", question, chat_template_kwargs=turn.variables)
-    asked = read_search_request(service, exchange, turn.request, strategy, problem)
-    config = asked.plan.strategy.config
+    """Draw candidates for the next message of a chat, choose one, and respond.
+
+    `variables` are those of the chat template, which the prompt was made with.
+    """
+    generator, record = call.service.generator, call.record
+    question = transcript(call.request.messages)
+    problem = Problem("solve", question, chat_template_kwargs=variables)
+    search = read_search_request(call, problem)
+    config = search.plan.strategy.config
     if config:
-        turn = replace(turn, thinking=with_budget(turn.thinking, config.thinking_budget))
+        budgeted = with_budget(sampling.thinking, config.thinking_budget)
+        sampling = replace(sampling, thinking=budgeted)
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
-        asked = replace(asked, n=min(asked.n, MOST_DRAWN))
-    behind = service.generator.models.generator.encode(turn.lead)
-    room = service.generator.room([*turn.prompt, *behind], turn.request.limit)
+        search = replace(search, n=min(search.n, MOST_DRAWN))
+    (prompt,) = sampling.prompts
+    room = generator.room(
+        [*prompt, *generator.models.generator.encode(sampling.lead)], call.request.limit
+    )
     if config:
         room = min(room, config.max_tokens)
-    if budget := asked.config.limits.budget_tokens:
-        room = max(1, min(room, budget // asked.n))
-    record = exchange.record
-    record.strategy = asked.config.strategy
-    admit(service, exchange, len(turn.prompt) + asked.n * room, search=True)
-    record.prompt_tokens = len(turn.prompt)
+    if budget := search.config.limits.budget_tokens:
+        room = max(1, min(room, budget // search.n))
+    call.admit(len(prompt) + search.n * room, search=True)
+    record.prompt_tokens = len(prompt)
 
     def start() -> _Draw:
-        return _Draw(service, record.id, turn, asked, config, room)
+        return _Draw(call, sampling, turn, search, room)
 
-    async def told(draw: RunningSearch[_Ballot], ballot: _Ballot) -> AnswerPart:
-        return _answer(service, exchange, turn, asked, ballot, draw.tokens)
+    async def answer(draw: RunningSearch[_Ballot], ballot: _Ballot) -> AnswerPart:
+        return _answer(call, turn, search, ballot, draw.tokens)
 
-    await join_and_respond(service, exchange, turn.request, encoder, body, start, told)
+    await respond_by_search(call, encoder, start, answer)
+
+
+def _text(turn: ToolTurn | None, candidate: DrawnAnswer) -> str:
+    """A candidate as the verifier reads it."""
+    tool_calls = [
+        (each.function.name, msgspec.json.decode(each.function.arguments))
+        for each in candidate.calls
+    ]
+    in_form = turn.form.write(tool_calls) if turn and tool_calls else ""
+    return "\n".join(filter(None, (candidate.text, in_form)))
 
 
 class _Draw(RunningSearch[_Ballot]):
-    """The candidates of one request, or of several that are the same."""
+    """The candidates of one call, or of several that are the same."""
 
     def __init__(
         self,
-        service: Service,
-        name: str,
-        turn: CandidateTurn,
-        asked: SearchRequest,
-        config: SearchConfig | None,
+        call: Call[ChatRequest],
+        sampling: Sampling,
+        turn: ToolTurn | None,
+        search: SearchRequest,
         room: int,
     ) -> None:
-        """`name` says where each candidate stays, `room` how many tokens it has at most."""
+        """`room`: how many tokens a candidate has at most. The call is not kept."""
+        service, request = call.service, call.request
         self._service = service
-        self._name = name
         self._turn = turn
-        self._asked = asked
-        self._config = config
-        self._room = room
-        self._samples: list[SampleText] = []
+        self._search = search
+        self._id = call.record.id
+        """The beginning of names by which replicas are chosen: each candidate stays on one."""
+        config = search.plan.strategy.config
+        sampled = msgspec.structs.replace(
+            request,
+            n=search.n,
+            seed=search.config.seed,
+            temperature=config.temperature if config else request.temperature,
+            top_p=config.top_p if config else request.top_p,
+            top_k=config.top_k if config else request.top_k,
+            min_p=config.min_p if config else request.min_p,
+        )
+        self._calls = service.generator.calls(sampled, sampling, [room], charged=True)
+        self._samples = [
+            service.generator.sample(0, each, request, sampling) for each in self._calls
+        ]
         self._critiques = 0
         """Tokens that the verifier wrote."""
         super().__init__(self._outcome)
@@ -163,133 +157,112 @@ class _Draw(RunningSearch[_Ballot]):
     ) -> _Ballot:
         """Draw, score and choose; raises ApiError."""
         began = time.monotonic()
-        candidates, limit = await self._drawn(on_server)
+        candidates, limit = await self._candidates(on_server)
         tokens = calls = 0
-        if self._asked.config.strategy not in UNSCORED:
+        if self._search.config.strategy not in UNSCORED:
             candidates, tokens, calls = await self._scored(candidates)
-        found = vote(candidates)
+        outcome = vote(candidates)
         seconds = round(time.monotonic() - began, 6)
-        return _Ballot(candidates, found, limit, tokens, calls, seconds)
+        return _Ballot(candidates, outcome, limit, tokens, calls, seconds)
 
-    async def _drawn(
+    async def _candidates(
         self, on_server: Callable[[str], None]
     ) -> tuple[list[DrawnAnswer], str | None]:
         """All candidates, or those that are complete at the deadline."""
-        generator, request, turn = self._service.generator, self._turn.request, self._turn
-        config, n = self._config, self._asked.n
-        sampled = msgspec.structs.replace(
-            request,
-            n=n,
-            seed=self._asked.config.seed,
-            temperature=config.temperature if config else request.temperature,
-            top_p=config.top_p if config else request.top_p,
-            top_k=config.top_k if config else request.top_k,
-            min_p=config.min_p if config else request.min_p,
-        )
-        calls = generator.calls(
-            [turn.prompt], sampled, [self._room], guide=turn.guide, charged=True
-        )
-        marks = turn.tools.marks if turn.tools else None
-        self._samples = [
-            generator.sample(0, call, request, marks, thinking=turn.thinking, lead=turn.lead)
-            for call in calls
+        tasks = [
+            asyncio.ensure_future(self._candidate(place, on_server))
+            for place in range(len(self._samples))
         ]
-
-        async def one(index: int) -> DrawnAnswer:
-            sample = self._samples[index]
-            # none of a client's: clients come and go
-            record = ServedRequest(id=f"{self._name}-{index}", endpoint="", time=0.0, t0=0.0)
-            deltas = generator.deltas(calls[index], sample, record, record.id)
-            text, reasoning, called = "", "", list[ToolCall]()
-            if turn.tools:
-                deltas = reading_calls(deltas, turn.tools, 1)
-            async with aclosing(deltas):
-                async for delta in deltas:
-                    if record.replica:
-                        on_server(record.replica)
-                    text += delta.text
-                    reasoning += delta.reasoning
-                    called += delta.calls
-            cut = sample.finish == "length" or sample.thinks
-            thought = len(sample.thinking.ids) if sample.thinking else 0
-            tokens = sample.tokens - thought
-            return DrawnAnswer(text, tuple(called), None, tokens, cut, reasoning)
-
-        tasks = [asyncio.ensure_future(one(index)) for index in range(n)]
         try:
-            limits = self._asked.config.limits
-            done, late = await asyncio.wait(
-                tasks, timeout=limits.deadline_s, return_when=asyncio.FIRST_EXCEPTION
+            finished, late = await asyncio.wait(
+                tasks,
+                timeout=self._search.config.limits.deadline_s,
+                return_when=asyncio.FIRST_EXCEPTION,
             )
-            failed = [task.exception() for task in done if task.exception()]
-            if failed and failed[0]:
-                raise failed[0]
+            failures = [error for task in finished if (error := task.exception())]
+            if failures:
+                raise failures[0]
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        drawn = [task.result() for task in tasks if task in done]
-        if not drawn:
+        candidates = [task.result() for task in tasks if task in finished]
+        if not candidates:
             raise too_late("No candidate was complete within the deadline.")
         # one that was cut off says nothing, unless all were
-        complete = [candidate for candidate in drawn if not candidate.cut]
-        return complete or drawn, "deadline" if late else None
+        complete = [candidate for candidate in candidates if not candidate.cut]
+        return complete or candidates, "deadline" if late else None
+
+    async def _candidate(self, place: int, on_server: Callable[[str], None]) -> DrawnAnswer:
+        sample, turn = self._samples[place], self._turn
+        # none of a client's: clients come and go
+        record = ServedRequest(id=f"{self._id}-{place}", endpoint="", time=0.0, t0=0.0)
+        deltas = self._service.generator.deltas(self._calls[place], sample, record, record.id)
+        text, reasoning, tool_calls = "", "", list[ToolCall]()
+        if turn:
+            deltas = reading_calls(deltas, turn, 1)
+        async with aclosing(deltas):
+            async for delta in deltas:
+                if record.replica:
+                    on_server(record.replica)
+                text += delta.text
+                reasoning += delta.reasoning
+                tool_calls += delta.calls
+        cut = sample.finish == "length" or sample.thinks
+        thought = len(sample.thinking.ids) if sample.thinking else 0
+        return DrawnAnswer(text, tuple(tool_calls), None, sample.tokens - thought, cut, reasoning)
 
     async def _scored(self, candidates: list[DrawnAnswer]) -> tuple[list[DrawnAnswer], int, int]:
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score.
 
         What it writes counts as tokens of the search.
         """
-        service, question = self._service, self._asked.problem.question
-        delimiter = service.deployment.generator.step_delimiter
-        texts = dict.fromkeys(map(self._turn.written, candidates))
-        models = service.session.models
-        calls = [
-            score_calls_of(models, question, steps_of(text, delimiter) or [text])[-1]
-            for text in texts
-        ]
-        results = dict(zip(texts, await service.session.score_calls(calls), strict=True))
+        session, question = self._service.session, self._search.problem.question
+        delimiter = self._service.deployment.generator.step_delimiter
+        texts = [_text(self._turn, each) for each in candidates]
+        paths = {text: steps_of(text, delimiter) or [text] for text in texts}
+        calls = [score_calls_of(session.models, question, steps)[-1] for steps in paths.values()]
+        results = dict(zip(paths, await session.score_calls(calls), strict=True))
         self._critiques = sum(result.tokens for result in results.values())
         scored = [
-            replace(each, score=significant(results[self._turn.written(each)].score))
-            for each in candidates
+            replace(each, score=significant(results[text].score))
+            for each, text in zip(candidates, texts, strict=True)
         ]
-        return scored, sum(len(call.input_ids) for call in calls), len(calls)
+        return scored, sum(len(each.input_ids) for each in calls), len(calls)
 
 
 def _answer(
-    service: Service,
-    exchange: Exchange,
-    turn: CandidateTurn,
-    asked: SearchRequest,
+    call: Call[ChatRequest],
+    turn: ToolTurn | None,
+    search: SearchRequest,
     ballot: _Ballot,
     generated: int,
 ) -> AnswerPart:
     """The chosen candidate as an answer; `generated`: the tokens of all of them."""
-    record, chosen = exchange.record, ballot.chosen
-    others = generated - chosen.tokens
-    record.answer_tokens, record.search_tokens = chosen.tokens, others
+    record, winner = call.record, ballot.winner
+    others = generated - winner.tokens
+    record.answer_tokens, record.search_tokens = winner.tokens, others
     record.verifier_tokens = ballot.verifier_tokens
-    if service.recorder.keeps_prompts:
-        record.prompt, record.answer = asked.problem.question, turn.written(chosen)
-    search = SearchUsage(ballot.verifier_tokens, asked.n, ballot.verifier_calls, ballot.seconds)
-    shows = not service.filters.of_output
+    if call.service.recorder.keeps_prompts:
+        record.prompt, record.answer = search.problem.question, _text(turn, winner)
+    usage = SearchUsage(ballot.verifier_tokens, search.n, ballot.verifier_calls, ballot.seconds)
+    shows = not call.service.filters.of_output
     weights = {key: significant(weight) for key, weight in ballot.vote.weights.items()}
-    finish = "tool_calls" if chosen.calls else "stop"
+    finish = "tool_calls" if winner.calls else "stop"
     return AnswerPart(
-        text=chosen.text or None,
-        reasoning=chosen.reasoning,
-        calls=chosen.calls,
-        finish="length" if chosen.cut else finish,
+        text=winner.text or None,
+        reasoning=winner.reasoning,
+        calls=winner.calls,
+        finish="length" if winner.cut else finish,
         tts={
-            "strategy": asked.config.strategy,
-            "n": asked.n,
-            "seed": asked.config.seed,
+            "strategy": search.config.strategy,
+            "n": search.n,
+            "seed": search.config.seed,
             "candidates": len(ballot.candidates),
             "votes": weights if shows else None,
-            "score": chosen.score,
+            "score": winner.score,
             "limit": ballot.limit,
             "gateway_ms": record.gateway_ms(),
         },
-        end=AnswerEnd(usage_of(record.prompt_tokens, chosen.tokens, others, search)),
+        end=AnswerEnd(usage_of(record.prompt_tokens, winner.tokens, others, usage)),
     )

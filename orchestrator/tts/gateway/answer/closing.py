@@ -17,10 +17,9 @@ from tts.build.thinking import Thinking
 from tts.endpoints.base import GenerateCall
 from tts.grading.extract import boxed_answer
 
-from ..exchange import Exchange
+from ..call import Call
 from ..openai.errors import too_late
 from ..openai.requests import Request
-from ..service import Service
 from .structured import OutputForm
 
 LEAD = "\n\n\\boxed{"
@@ -34,9 +33,7 @@ class ClosingAnswer:
 
     def __init__(
         self,
-        service: Service,
-        exchange: Exchange,
-        request: Request,
+        call: Call[Request],
         prompt: list[int],
         form: OutputForm,
         until: float,
@@ -46,9 +43,7 @@ class ClosingAnswer:
 
         `thinking`: the prompt ends inside it.
         """
-        self._service = service
-        self._exchange = exchange
-        self._request = request
+        self._call = call
         self._prompt = prompt
         self._form = form
         self._until = until
@@ -56,37 +51,36 @@ class ClosingAnswer:
         self.tokens = 0
         """Tokens that were generated for it."""
 
-    async def of(self, text: str, ids: list[int]) -> tuple[str, str]:
+    async def write(self, text: str, ids: list[int]) -> tuple[str, str]:
         """The answer of a completion, given as text and as token ids, and why it ends."""
         if self._form.in_box and (answer := boxed_answer(text)) is not None:
             return answer, "stop"
-        generator = self._service.generator
+        request, record = self._call.request, self._call.record
+        generator = self._call.service.generator
         lead = generator.models.generator.encode(LEAD)
         closing = self._thinking.closing_ids if self._thinking else ()
         closed = self._thinking is None or self._thinking.end(ids) is not None
         prompt = [*self._prompt, *ids, *(() if closed else closing), *lead]
         if generator.context - len(prompt) < LEAST_ROOM:
             prompt = [*self._prompt, *closing, *lead]
-        room = generator.room(prompt, self._request.limit)
         call = GenerateCall(
             np.asarray(prompt, dtype=np.int32),
-            room,
+            generator.room(prompt, request.limit),
             0,
             0.0,
             1.0,
             stop_at_step=False,
             guide=self._form.guide,
         )
-        sample = generator.sample(0, call, self._request)
-        said = ""
+        sample = generator.sample(0, call, request)
+        answer = ""
         try:
             async with timeout(max(0.0, self._until - time.monotonic())):
-                deltas = generator.deltas(call, sample, self._exchange.record, "")
-                async with aclosing(deltas):
+                async with aclosing(generator.deltas(call, sample, record, "")) as deltas:
                     async for delta in deltas:
-                        said += delta.text
+                        answer += delta.text
         except TimeoutError:
             raise too_late("The answer was not complete within the deadline.") from None
         finally:  # also of an answer that is not complete
-            self.tokens = self._exchange.record.answer_tokens = sample.tokens
-        return said, sample.finish or "stop"
+            self.tokens = record.answer_tokens = sample.tokens
+        return answer, sample.finish or "stop"

@@ -8,16 +8,16 @@ long texts, so it works in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tts.base.errors import CheckpointError, DatasetError
 from tts.build.chat_template import TemplateFailed
-from tts.build.control_tokens import plain as unmarked
 from tts.build.thinking import Thinking
-from tts.build.tokenizer import LONG, Ids, Message, Tokenizer
+from tts.build.tokenizer import LONG, Message, Tokenizer
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting import Models
@@ -25,20 +25,16 @@ from tts.prompting.chat import (
     MessageLost,
     in_known_roles,
     inert_chat,
-    inert_texts,
     require_messages,
-    shown_chat,
 )
 from tts.prompting.score_calls import score_calls
 from tts.session.questions import as_problem
 
+from ..call import Call
 from ..openai.errors import ApiError, bad_request
-from ..openai.messages import ChatMessage, Tool
-from ..openai.requests import ChatRequest, TokenizeRequest
+from ..openai.messages import ChatMessage
+from ..openai.requests import ChatRequest, Request, TokenizeRequest
 from ..safety import FilterChain
-from ..tools.conversation import check_turns, for_template, in_text, lost_of
-from ..tools.forced import plain_tools
-from ..tools.forms import ToolForm
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
@@ -141,13 +137,37 @@ def score_calls_of(
         raise bad_request(error.message, field, "context_length_exceeded") from None
 
 
-async def search_prompt(models: Models, problem: Problem, characters: int) -> Ids:
-    """The generator's prompt of a search, int32 [length], as the session will render it."""
+async def search_prompt(
+    call: Call[Request],
+    models: Models,
+    messages: Sequence[ChatMessage],
+    variables: Mapping[str, Any],
+) -> tuple[Problem, list[int]]:
+    """The question of a search, as filters let it pass, and the generator's prompt for it."""
+    service = call.service
+    texts = (message.text for message in messages)
+    characters = require_length(models.generator, service.generator.context, *texts)
+    await filter_messages(service.filters, messages)
+    problem = replace(problem_of(messages), chat_template_kwargs=variables)
     try:
         prompt, _ = await tokenised(characters, partial(models.prompts, problem))
     except CheckpointError as error:
-        raise _refused_by_template(error) from None
-    return prompt
+        raise refused_by_template(error) from None
+    return problem, prompt.tolist()
+
+
+async def chat_prompt(call: Call[ChatRequest], models: Models) -> tuple[list[int], Thinking | None]:
+    """The prompt of a chat without tools, as filters let it pass, and thinking that it ends in."""
+    request, service, tokenizer = call.request, call.service, models.generator
+    texts = (message.text for message in request.messages)
+    characters = require_length(tokenizer, service.generator.context, *texts)
+    await filter_messages(service.filters, request.messages)
+
+    def read() -> tuple[list[int], Thinking | None]:
+        text, thinking = chat_text(models, request)
+        return tokenizer.encode(text), thinking
+
+    return await tokenised(characters, read)
 
 
 def chat_text(
@@ -158,8 +178,8 @@ def chat_text(
     With it how the model thinks, if the text ends inside the thinking.
     """
     tokenizer = models.generator
-    asked = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
-    shown: Sequence[Message] = asked
+    turns = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
+    chat: Sequence[Message] = turns
     continues = request.continue_final_message
     if continues:
         if request.add_generation_prompt:
@@ -168,10 +188,10 @@ def chat_text(
                 "goes on with the last message, the second begins another.",
                 "continue_final_message",
             )
-        shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
+        chat = [*turns[:-1], {**turns[-1], "content": turns[-1]["content"] + _MARK}]
     try:
-        shown = in_known_roles(tokenizer, shown)
-        text = tokenizer.chat(shown, generation_prompt=request.add_generation_prompt)
+        chat = in_known_roles(tokenizer, chat)
+        text = tokenizer.chat(chat, generation_prompt=request.add_generation_prompt)
         if continues:
             text, mark, _ = text.rpartition(_MARK)
             if not mark:
@@ -180,60 +200,18 @@ def chat_text(
                     "continued.",
                     "continue_final_message",
                 )
-        require_messages(tokenizer, asked, text)
+        require_messages(tokenizer, turns, text)
         if not request.add_generation_prompt:
-            goes_on = models.continued_thinking(asked) if continues else None
+            goes_on = models.continued_thinking(turns) if continues else None
             return text, goes_on
-        thinking = models.thinking_in(shown)
+        thinking = models.thinking_in(chat)
     except CheckpointError as error:
-        raise _refused_by_template(error) from None
+        raise refused_by_template(error) from None
     return thinking.prompt(text) if thinking else text, thinking
 
 
-def tool_chat_text(
-    models: Models,
-    messages: Sequence[ChatMessage],
-    tools: Sequence[Tool],
-    form: ToolForm,
-) -> tuple[str, Thinking | None]:
-    """A chat with tools, or with calls of them, to which the model is to answer.
-
-    With it how the model thinks, if the text ends inside the thinking.
-    """
-    tokenizer = models.generator
-    check_turns(messages)
-    chat = for_template(messages) if form.in_template else in_text(messages, tools)
-    listed = [tool.plain() for tool in tools] if form.in_template else []
-    listed = inert_texts(tokenizer, listed)
-    try:
-        turns = shown_chat(tokenizer, chat)
-        text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
-        thinking = models.thinking_in(turns, listed)
-    except CheckpointError as error:
-        raise _refused_by_template(error) from None
-    if (lost := lost_of(messages, tools, unmarked(text))) is not None:
-        raise bad_request(f"The model's chat template drops or changes {lost}.", "messages")
-    return thinking.prompt(text) if thinking else text, thinking
-
-
-async def filter_tools(
-    filters: FilterChain, messages: Sequence[ChatMessage], tools: Sequence[Tool]
-) -> None:
-    """Raise ApiError, or ContentBlocked, where the filters would change tools or earlier calls."""
-    if not filters.of_input:
-        return
-    texts = [plain_tools(tools)]
-    texts += [call.function.arguments for each in messages for call in each.tool_calls or ()]
-    if await filtered(filters, texts) != texts:
-        raise bad_request(
-            "The content filters would change the tools, or the arguments of a call.",
-            "tools",
-            "content_filter",
-        )
-
-
-def _refused_by_template(error: CheckpointError) -> ApiError:
-    """What the template does or says, without the file in which it lies."""
+def refused_by_template(error: CheckpointError) -> ApiError:
+    """An error that tells what the template does or says, without the file in which it lies."""
     if isinstance(error, MessageLost):
         what = f"{error.what}."
     elif isinstance(error.__cause__, TemplateFailed):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +10,11 @@ from tts.runs.config import Limits, RunConfig
 from tts.session.plan import Plan
 from tts.session.strategy import choose
 
-from ..exchange import Exchange
+from ..call import Call, require_allowed
 from ..openai.errors import bad_request
 from ..openai.requests import PLAIN, Request, SearchOptions
-from ..service import Service, require_allowed
+from ..service import Service
+from .structured import OutputForm
 from .thinking import with_budget
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -43,72 +43,51 @@ class SearchRequest:
         return self.plan.asked
 
 
-def wants_search(request: Request, strategy: str | None) -> bool:
-    """Whether a request asks for a search: by the model's name, or by its fields.
-
-    Raises ApiError for limits and parameters of a search without one.
-    """
-    options = request.tts or SearchOptions()
-    if strategy or request.budget or options.strategy or options.n or options.budget:
-        return True
-    for name in ("budget_tokens", "deadline_s", "parameters"):
-        if getattr(options, name):
-            raise bad_request(
-                f"tts.{name} is for searches, and this request asks for none. Name a strategy in "
-                "the model (MODEL:auto) or in tts.strategy.",
-                f"tts.{name}",
-            )
-    return False
-
-
 def read_search_request(
-    service: Service,
-    exchange: Exchange,
-    request: Request,
-    strategy: str | None,
-    problem: Problem,
-    form: Mapping[str, str] | None = None,
+    call: Call[Request], problem: Problem, form: OutputForm | None = None
 ) -> SearchRequest:
-    """The search that a request asks for; `strategy` is what its model's name says, if anything.
+    """The search that a call asks for, as its record says; `form` of its answers; None: any.
 
-    `form` is the parameter that holds its answers to a form, as far as one does; None: to none.
     Raises ApiError for fields that no search can honour, contradict each other, or are not
     allowed here.
     """
+    service, request = call.service, call.request
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()
-    deadline_s = _deadline_s(service, exchange, request, options)
+    deadline_s = _deadline_s(call, options)
     closing_s = 0.0 if form is None else min(_CLOSING_S, deadline_s / 4)
     config = RunConfig(
-        strategy=_strategy(strategy, options),
-        parameters={**_parameters(service, request, options), **(form or {})},
+        strategy=_strategy(call.strategy, options),
+        parameters={**_parameters(service, request, options), **(form.in_box if form else {})},
         seed=options.seed if options.seed is not None else request.seed or 0,
         limits=Limits(options.budget_tokens, deadline_s - closing_s),
     )
-    require_allowed(exchange, f"{service.deployment.name}:{config.strategy}", param="tts.strategy")
-    chosen = choose(config.strategy, service.deployment, config.parameters)
-    n = chosen.config.n if chosen.config else 1
+    model = f"{service.deployment.name}:{config.strategy}"
+    require_allowed(call.exchange, model, param="tts.strategy")
+    strategy = choose(config.strategy, service.deployment, config.parameters)
+    n = strategy.config.n if strategy.config else 1
     if n > service.settings.max_n:
         raise bad_request(
             f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
             "tts.n",
         )
-    if chosen.config and chosen.config.thinking_budget:
+    if strategy.config and strategy.config.thinking_budget:
         models = service.session.models.asked_with(problem.chat_template_kwargs)
-        given = "thinking_budget" in options.parameters
-        param = "tts.parameters.thinking_budget" if given else "thinking_token_budget"
-        with_budget(models.thinking, chosen.config.thinking_budget, param)
-    plan = Plan(config, service.deployment, (problem,), chosen)
+        in_parameters = "thinking_budget" in options.parameters
+        param = "tts.parameters.thinking_budget" if in_parameters else "thinking_token_budget"
+        with_budget(models.thinking, strategy.config.thinking_budget, param)
+    plan = Plan(config, service.deployment, (problem,), strategy)
+    call.record.strategy = config.strategy
     return SearchRequest(problem, plan, n, deadline_s)
 
 
-def _strategy(named: str | None, options: SearchOptions) -> str:
-    if named and options.strategy not in (None, named):
+def _strategy(of_model: str | None, options: SearchOptions) -> str:
+    if of_model and options.strategy not in (None, of_model):
         raise bad_request(
-            f"The model's name says {named}, tts.strategy says {options.strategy}.",
+            f"The model's name says {of_model}, tts.strategy says {options.strategy}.",
             "tts.strategy",
         )
-    return named or options.strategy or RunConfig().strategy
+    return of_model or options.strategy or RunConfig().strategy
 
 
 def _parameters(service: Service, request: Request, options: SearchOptions) -> dict[str, Any]:
@@ -124,7 +103,7 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
             "tts.parameters.answer_schema",
         )
     limit, context = request.limit, service.deployment.generator.max_seq_len
-    given = {
+    fields = {
         "n": next(iter(counts), None),
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -133,7 +112,7 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
         "max_tokens": limit and min(limit, context),  # as of plain generation
         "thinking_budget": getattr(request, "thinking_token_budget", None) or None,
     }
-    for parameter, value in given.items():
+    for parameter, value in fields.items():
         if value is not None:
             if parameter in parameters:
                 raise bad_request(f"{parameter} is given twice.", f"tts.parameters.{parameter}")
@@ -143,7 +122,7 @@ def _parameters(service: Service, request: Request, options: SearchOptions) -> d
 
 def _refuse_unsupported(request: Request) -> None:
     """Refuse what plain generation honours and a search cannot."""
-    for name, given in (
+    for name, is_set in (
         ("n", request.n > 1),
         ("stop_token_ids", bool(request.stop_token_ids)),
         ("ignore_eos", request.ignore_eos),
@@ -153,24 +132,22 @@ def _refuse_unsupported(request: Request) -> None:
         ("top_logprobs", getattr(request, "top_logprobs", 0)),
         ("continue_final_message", getattr(request, "continue_final_message", False)),
     ):
-        if given:
+        if is_set:
             hint = " How many completions it makes is tts.n." if name == "n" else ""
             raise bad_request(
                 f"{name} has no meaning for a search.{hint}", name, "unsupported_parameter"
             )
 
 
-def _deadline_s(
-    service: Service, exchange: Exchange, request: Request, options: SearchOptions
-) -> float:
+def _deadline_s(call: Call[Request], options: SearchOptions) -> float:
     """Seconds: the least of ours, the request's, and what its client waits for an answer."""
-    limits = [service.settings.deadline_s]
+    limits = [call.service.settings.deadline_s]
     if options.deadline_s is not None:
         limits.append(options.deadline_s)
-    if not request.stream:  # in a stream it waits so long for each chunk
+    if not call.request.stream:  # in a stream it waits so long for each chunk
         for name in _ANNOUNCED:
             try:
-                announced = float(exchange.header(name) or "nan")
+                announced = float(call.exchange.header(name) or "nan")
             except ValueError:
                 continue
             if announced > 0:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from tts.base.errors import ConfigError
+from tts.base.errors import CheckpointError, ConfigError
+from tts.build.control_tokens import plain as unmarked
+from tts.build.thinking import Thinking
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import Guide
+from tts.prompting import Models
+from tts.prompting.chat import inert_texts, shown_chat
 
+from ..call import Call
 from ..openai.errors import bad_request
-from ..openai.messages import NamedTool, Tool
+from ..openai.messages import ChatMessage, NamedTool, Tool
 from ..openai.requests import ChatRequest
 from ..output.generation import Delta
 from ..service import Service
-from ..tools.forced import MAX_CALLS, forced_call
+from ..tools.conversation import check_turns, for_template, in_text, missing_part
+from ..tools.forced import MAX_CALLS, forced_call, plain_tools
 from ..tools.forms import ToolForm, form_of
 from ..tools.parser import CallParser
+from .prompts import (
+    filter_messages,
+    filtered,
+    form_read,
+    refused_by_template,
+    require_length,
+    tokenised,
+)
 from .structured import OutputForm, require_guides, schema_guide
 
 
@@ -27,7 +42,7 @@ class ToolTurn:
 
     form: ToolForm
     tools: list[Tool]
-    """Those that may be called."""
+    """The tools that may be called."""
     most: int
     """Calls of one answer at most."""
     prefix: str = ""
@@ -44,10 +59,76 @@ class ToolTurn:
         return parser
 
 
+async def tool_prompt(
+    call: Call[ChatRequest], models: Models, form: OutputForm | None
+) -> tuple[list[int], Thinking | None, ToolTurn | None]:
+    """The prompt of a chat that has tools, or in which tools were called, and how they are called.
+
+    With it the thinking, if the prompt ends inside it. A call that must come begins the answer: the
+    prompt's end has its beginning unless that is the thinking. Raises ApiError.
+    """
+    request, service = call.request, call.service
+    if request.continue_final_message or not request.add_generation_prompt:
+        raise bad_request(
+            "A chat with tools cannot be continued: the model is to answer it.",
+            "continue_final_message",
+        )
+    tokenizer = models.generator
+    turn_of = partial(tool_turn, service, request, form)
+    must_call = request.tool_choice not in (None, "none", "auto")
+    turn = await form_read(turn_of) if must_call else turn_of()
+    tools = request.tools if turn else []
+    texts = [message.text for message in request.messages]
+    arguments = [each.function.arguments for m in request.messages for each in m.tool_calls or ()]
+    more = (*arguments, plain_tools(tools))
+    characters = require_length(tokenizer, service.generator.context, *texts, *more)
+    await filter_messages(service.filters, request.messages)
+    if service.filters.of_input and await filtered(service.filters, more) != [*more]:
+        raise bad_request(
+            "The content filters would change the tools, or the arguments of a call.",
+            "tools",
+            "content_filter",
+        )
+    call_form = turn.form if turn else form_of(tokenizer.chat_template)
+
+    def read() -> tuple[list[int], Thinking | None, ToolTurn | None]:
+        text, thinking = _chat_text(models, request.messages, tools, call_form)
+        prefix = turn.prefix if turn and not thinking else ""
+        return tokenizer.encode(text + prefix), thinking, turn
+
+    return await tokenised(characters, read)
+
+
+def _chat_text(
+    models: Models,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[Tool],
+    form: ToolForm,
+) -> tuple[str, Thinking | None]:
+    """A chat with tools, or with calls of them, to which the model is to answer.
+
+    With it how the model thinks, if the text ends inside the thinking.
+    """
+    tokenizer = models.generator
+    check_turns(messages)
+    chat = for_template(messages) if form.in_template else in_text(messages, tools)
+    listed = [tool.plain() for tool in tools] if form.in_template else []
+    listed = inert_texts(tokenizer, listed)
+    try:
+        turns = shown_chat(tokenizer, chat)
+        text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
+        thinking = models.thinking_in(turns, listed)
+    except CheckpointError as error:
+        raise refused_by_template(error) from None
+    if (missing := missing_part(messages, tools, unmarked(text))) is not None:
+        raise bad_request(f"The model's chat template drops or changes {missing}.", "messages")
+    return thinking.prompt(text) if thinking else text, thinking
+
+
 def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -> ToolTurn | None:
     """How a request has its tools called; None: none can be. Raises ApiError.
 
-    `form` is that of an answer that calls none.
+    `form` is the form of an answer that calls none.
     """
     choice = request.tool_choice or ("auto" if request.tools else "none")
     names = [tool.function.name for tool in request.tools]
@@ -92,8 +173,8 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:
-    wanted = {form.opener, form.closer, form.args_mark, "[CALL_ID]"} - {""}
-    return {token: text for token, text in tokenizer.special_texts.items() if text in wanted}
+    marks = {form.opener, form.closer, form.args_mark, "[CALL_ID]"} - {""}
+    return {token: text for token, text in tokenizer.special_texts.items() if text in marks}
 
 
 async def reading_calls(

@@ -134,10 +134,21 @@ class StructuredOutputs(Struct, forbid_unknown_fields=True):
     choice: Annotated[list[str], Meta(min_length=1)] | None = None
 
 
-class Request(Struct, kw_only=True):
-    """Fields that completions and chat share. Lengths are in tokens."""
+class ModelRequest(Struct, kw_only=True):
+    """The field of all requests to a model of `/v1/models`."""
 
     model: str
+
+
+class TokenRequest(Struct, kw_only=True):
+    """The field of requests for texts and token ids, which are the same for all models."""
+
+    model: str | None = None
+
+
+class Request(ModelRequest, kw_only=True):
+    """Fields that completions and chat share. Lengths are in tokens."""
+
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
@@ -200,6 +211,23 @@ class Request(Struct, kw_only=True):
         """The stop strings."""
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
+    def asks_search(self, strategy: str | None) -> bool:
+        """Whether it asks for a search: by its model's name, which says `strategy`, or by a field.
+
+        Raises ApiError for limits and parameters of a search without one.
+        """
+        options = self.tts or SearchOptions()
+        if strategy or self.budget or options.strategy or options.n or options.budget:
+            return True
+        for name in ("budget_tokens", "deadline_s", "parameters"):
+            if getattr(options, name):
+                raise bad_request(
+                    f"tts.{name} is for searches, and this request asks for none. Name a strategy "
+                    "in the model (MODEL:auto) or in tts.strategy.",
+                    f"tts.{name}",
+                )
+        return False
+
 
 class CompletionRequest(Request, kw_only=True):
     """`/v1/completions`."""
@@ -259,10 +287,9 @@ class ChatRequest(TemplatedRequest, kw_only=True):
         )
 
 
-class PoolingRequest(Struct, kw_only=True):
+class PoolingRequest(ModelRequest, kw_only=True):
     """`/pooling`: the steps of the last message are scored."""
 
-    model: str
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
 
 
@@ -272,20 +299,18 @@ class RerankDocument(Struct, kw_only=True):
     text: str
 
 
-class RerankRequest(Struct, kw_only=True):
+class RerankRequest(ModelRequest, kw_only=True):
     """`/v1/rerank`: answers to a question are ordered by their scores."""
 
-    model: str
     query: str
     documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_SCORES)]
     top_n: Annotated[int, Meta(ge=1)] | None = None
     return_documents: bool = True
 
 
-class TokenizeRequest(Struct, kw_only=True):
+class TokenizeRequest(TokenRequest, kw_only=True):
     """`/tokenize`: a text, or a chat."""
 
-    model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[ChatMessage], Meta(min_length=1)] | None = None
     add_special_tokens: bool = True
@@ -297,10 +322,9 @@ class TokenizeRequest(Struct, kw_only=True):
     thinking_token_budget: ThinkingTokens | None = None
 
 
-class DetokenizeRequest(Struct, kw_only=True):
+class DetokenizeRequest(TokenRequest, kw_only=True):
     """`/detokenize`."""
 
-    model: str | None = None
     tokens: list[TokenId]
 
 
@@ -382,15 +406,3 @@ _PLACE = re.compile(r"- at `\$\.?(.*)`$")
 @cache
 def _fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(kind.__struct_fields__)
-
-
-class _Named(Struct):
-    model: str = ""
-
-
-def named_model(body: bytes) -> str:
-    """The model that a request names; empty for one that is not valid, which is told later."""
-    try:
-        return msgspec.json.decode(body, type=_Named).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""

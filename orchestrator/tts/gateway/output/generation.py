@@ -50,7 +50,7 @@ class Delta:
     text: str
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
-    """Of each of `ids` (NaN of a prompt's first), where somebody asked."""
+    """Log-probability of each of `ids` (NaN of a prompt's first), where somebody asked."""
     top: list[list[tuple[int, float]]] = field(default_factory=list)
     """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
@@ -59,6 +59,27 @@ class Delta:
     """Calls of tools, which are in no text."""
     reasoning: str = ""
     """Text of the thinking before the answer."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Prompts, and how their samples are drawn and read."""
+
+    prompts: Sequence[list[int]] = ()
+    conversation: str = ""
+    """Name of the conversation, which stays on one replica."""
+    logs: int | None = None
+    """Number of likeliest tokens whose log-probabilities come with each token's; None: no such."""
+    echo: bool = False
+    """Whether each sample begins with its prompt."""
+    guide: Guide | None = None
+    """Grammar that each output follows."""
+    marks: Mapping[int, str] = field(default_factory=dict)
+    """Special tokens that texts shall hold."""
+    thinking: Thinking | None = None
+    """Thinking inside which the prompts end; all that a request asks of its output holds behind."""
+    lead: str = ""
+    """Text that is put behind the thinking, with which the answer begins."""
 
 
 class TextGenerator:
@@ -75,7 +96,7 @@ class TextGenerator:
         """Tokens of prompt and output together, at most."""
         return self.models.deployment.generator.max_seq_len
 
-    def room(self, prompt: Sequence[int], wanted: int | None) -> int:
+    def room(self, prompt: Sequence[int], limit: int | None) -> int:
         """How many tokens may be generated after a prompt; raises ApiError if there is no room."""
         room = self.context - len(prompt)
         if room < 1:
@@ -86,23 +107,15 @@ class TextGenerator:
                 "messages",
                 "context_length_exceeded",
             )
-        return room if wanted is None else min(wanted, room)
+        return room if limit is None else min(limit, room)
 
     def calls(
-        self,
-        prompts: Sequence[list[int]],
-        request: Request,
-        limits: Sequence[int],
-        *,
-        logs: int | None = None,
-        guide: Guide | None = None,
-        charged: bool = False,
+        self, request: Request, sampling: Sampling, limits: Sequence[int], *, charged: bool = False
     ) -> list[GenerateCall]:
         """A call for each choice: n for each prompt, each with a seed of its own.
 
-        `logs`: with log-probabilities, and those of so many of the likeliest tokens. `guide` is the
-        grammar that each output follows. `charged`: somebody pays for each token, also of an output
-        that is left before its end.
+        `limits` has the most tokens after each prompt. `charged`: somebody pays for each token,
+        also of an output that is left before its end.
         """
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
@@ -118,17 +131,17 @@ class TextGenerator:
                 temperature,
                 request.top_p or PLAIN_TOP_P,
                 stop_at_step=self.models.step_delimiter in request.stops,
-                guide=guide,
+                guide=sampling.guide,
                 top_k=max(request.top_k or 0, 0),
                 stop_words=tuple((token,) for token in request.stop_token_ids),
                 ignore_end=request.ignore_eos,
-                log_probs=logs is not None,
-                top_log_probs=logs or 0,
+                log_probs=sampling.logs is not None,
+                top_log_probs=sampling.logs or 0,
                 # else there is nothing to be seen early
                 streaming=request.stream or bool(request.stops) or charged,
                 shaping=shaping,
             )
-            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+            for place, (prompt, limit) in enumerate(zip(sampling.prompts, limits, strict=True))
             for sample in range(request.n)
         ]
 
@@ -151,34 +164,27 @@ class TextGenerator:
         index: int,
         call: GenerateCall,
         request: Request,
-        marks: Mapping[int, str] | None = None,
-        *,
-        thinking: Thinking | None = None,
-        lead: str = "",
+        sampling: Sampling = Sampling(),
     ) -> SampleText:
-        """The treatment of a call's tokens; `marks` are special tokens that its text shall hold.
-
-        `thinking`: the prompt ends inside it, and all that the call asks of its output holds behind
-        it. `lead` is a text that is put there, with which the answer begins.
-        """
-        new = self._new_detokenizer
+        """The treatment of a call's tokens."""
+        new, marks = self._new_detokenizer, sampling.marks
         ends = frozenset(word[0] for word in self.models.end_stop_words)
         ends = frozenset() if request.ignore_eos else ends
-        part = self._thinking(call, thinking, ends, lead) if thinking else None
-        include = request.include_stop_str_in_output
         return SampleText(
             index,
             MarkingDetokenizer(new, marks) if marks else new(),
-            StopStrings(request.stops, include=include),
+            StopStrings(request.stops, include=request.include_stop_str_in_output),
             call.max_new_tokens,
             ends | {*request.stop_token_ids},
             self._filters.output() if self._filters.of_output else None,
-            part,
+            self._thinking(call, sampling.thinking, ends, sampling.lead),
         )
 
     def _thinking(
-        self, call: GenerateCall, thinking: Thinking, ends: frozenset[int], lead: str
-    ) -> SampleThinking:
+        self, call: GenerateCall, thinking: Thinking | None, ends: frozenset[int], lead: str
+    ) -> SampleThinking | None:
+        if thinking is None:
+            return None
         budget, limit = thinking.budget, call.max_new_tokens
         closes = budget is not None and budget < limit
         if budget is not None and closes:
@@ -199,11 +205,11 @@ class TextGenerator:
         """Do once what would make the first request wait: connect, run the chat template."""
         chat = [{"role": "system", "content": "1"}, {"role": "user", "content": "1"}]
         with suppress(CheckpointError):  # of a template that takes no such chat
-            shown = in_known_roles(self.models.generator, chat)
-            self.models.generator.chat(shown, generation_prompt=True)
+            turns = in_known_roles(self.models.generator, chat)
+            self.models.generator.chat(turns, generation_prompt=True)
         request = Request(model="", temperature=0.0, stream=True)
         prompt = self.models.generator.encode("1")
-        (call,) = self.calls([prompt], request, [1])
+        (call,) = self.calls(request, Sampling([prompt]), [1])
         record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
         async with aclosing(self.deltas(call, self.sample(0, call, request), record, "")) as deltas:
             async for _ in deltas:
@@ -254,12 +260,12 @@ class TextGenerator:
         self, call: GenerateCall, record: ServedRequest, key: str
     ) -> AsyncGenerator[NewTokens, None]:
         """The tokens of a call, with the log-probabilities that it asks for."""
-        sent = partial(_sent, record)
-        async with aclosing(routed_stream(self._replicas, call, key, sent)) as stream:
+        on_server = partial(_note_server, record)
+        async with aclosing(routed_stream(self._replicas, call, key, on_server)) as stream:
             async for new in stream:
                 record.t3 = record.t3 or time.monotonic()
-                told = (call.log_probs, new.log_probs), (call.top_log_probs, new.top)
-                if any(wanted and len(given) != len(new.ids) for wanted, given in told):
+                logs = (call.log_probs, new.log_probs), (call.top_log_probs, new.top)
+                if any(asks and len(values) != len(new.ids) for asks, values in logs):
                     raise bad_request(
                         "The generator of this gateway gives no such log-probabilities.",
                         "logprobs",
@@ -273,7 +279,7 @@ class TextGenerator:
         """One sample behind its prompt, with the log-probabilities that the call asks for."""
         read = NewTokens([])
         if call.log_probs:
-            read = await routed_reading(self._replicas, call, key, partial(_sent, record))
+            read = await routed_reading(self._replicas, call, key, partial(_note_server, record))
         record.t3 = record.t3 or time.monotonic()
         text = self.models.generator.decode(call.input_ids.tolist())
         yield Delta(sample, text, read.ids, read.log_probs, read.top)
@@ -286,22 +292,18 @@ class TextGenerator:
         calls: Sequence[GenerateCall],
         samples: Sequence[SampleText],
         record: ServedRequest,
-        key: str,
-        *,
-        echo: bool = False,
+        sampling: Sampling,
     ) -> AsyncGenerator[Delta, None]:
-        """All samples at a time, each delta as it comes. The first failure ends all of them.
-
-        `echo`: each begins with its prompt.
-        """
-        deltas = self._echoed if echo else self.deltas
+        """All samples at a time, each delta as it comes. The first failure ends all of them."""
+        deltas = self._echoed if sampling.echo else self.deltas
         streams = [
-            deltas(call, sample, record, key) for call, sample in zip(calls, samples, strict=True)
+            deltas(call, sample, record, sampling.conversation)
+            for call, sample in zip(calls, samples, strict=True)
         ]
         return streams[0] if len(streams) == 1 else _merged(streams)
 
 
-def _sent(record: ServedRequest, server: str) -> None:
+def _note_server(record: ServedRequest, server: str) -> None:
     """Note that a request was sent to an engine."""
     record.replica = server
     record.t2 = record.t2 or time.monotonic()
@@ -358,13 +360,13 @@ async def _merged(
 
     pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]
     try:
-        left = len(pumps)
-        while left:
+        running = len(pumps)
+        while running:
             item = await queue.get()
             if isinstance(item, BaseException):
                 raise item
             if item is None:
-                left -= 1
+                running -= 1
             else:
                 yield item
     finally:

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from tts.grading import extract_answer
 from tts.search import significant
-from tts.session import Step
+from tts.session import AsyncSession, Result, Step
+from tts.session.plan import Plan
 
 R = TypeVar("R")
 S = TypeVar("S", bound="RunningSearch[Any]")
@@ -63,7 +66,7 @@ class RunningSearch(Generic[R]):
         self.listeners = 0
         self.replica: str | None = None
         """Where its tree is; None: nowhere yet."""
-        self.named = False
+        self.has_name = False
         """Whether a client has given it a name to come back for it."""
         self.best: Best | None = None
         self._votes: Counter[str] = Counter()
@@ -85,8 +88,9 @@ class RunningSearch(Generic[R]):
     @property
     def tokens(self) -> int:
         """Tokens of the steps so far; 0 for a search that shows no tree."""
-        written = [step for step in self._steps if step.score is None and step.tree]
-        nodes = [step.tree.get(step.node) for step in written if step.tree]
+        nodes = [
+            step.tree.get(step.node) for step in self._steps if step.score is None and step.tree
+        ]
         return sum(len(node.thought.token_ids) for node in nodes if node and node.thought)
 
     async def progress(self, keep_alive_s: float) -> AsyncGenerator[list[Step], None]:
@@ -94,20 +98,20 @@ class RunningSearch(Generic[R]):
 
         Nothing but an empty list after so many seconds without any.
         """
-        given = 0
-        while not self.task.done() or given < len(self._steps):
-            if given == len(self._steps):
+        reported = 0
+        while not self.task.done() or reported < len(self._steps):
+            if reported == len(self._steps):
                 self._changed.clear()
                 waiting = asyncio.ensure_future(self._changed.wait())
-                done, _ = await asyncio.wait(
+                ready, _ = await asyncio.wait(
                     {waiting, self.task}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 waiting.cancel()
-                if not done:
+                if not ready:
                     yield []
                 continue
-            new = self._steps[given:]
-            given += len(new)
+            new = self._steps[reported:]
+            reported += len(new)
             yield new
             if not self.task.done():
                 await asyncio.wait({self.task}, timeout=FLUSH_S)
@@ -148,32 +152,46 @@ class RunningSearch(Generic[R]):
             self.best = Best(most, votes=votes)
 
 
+def begin_search(session: AsyncSession, plan: Plan) -> RunningSearch[Result]:
+    """Begin a session's search."""
+
+    def solve(
+        on_step: Callable[[Step], None], on_server: Callable[[str], None]
+    ) -> Coroutine[Any, Any, Result]:
+        return session.solve_planned(replace(plan, on_step=on_step, on_server=on_server))
+
+    return RunningSearch(solve)
+
+
 class RunningSearches:
     """Searches that run or have just ended, by what makes two requests the same."""
 
     def __init__(self) -> None:
         self._searches: dict[Hashable, RunningSearch[Any]] = {}
 
-    def join(self, key: Hashable, start: Callable[[], S], *, named: bool) -> S:
-        """The search of that key, listened to once more; `leave` it in the end."""
+    @contextmanager
+    def joined(self, key: Hashable, start: Callable[[], S], *, has_name: bool) -> Iterator[S]:
+        """The search of that key, or one that starts, with a listener more while the block lasts.
+
+        A search without listeners is ended: at once, or a minute later if a client has named it.
+        """
         search = cast(S | None, self._searches.get(key))
         if search is None or search.failed:
             self._make_room()
             search = self._searches[key] = start()
             search.task.add_done_callback(lambda _: self._forget_later(key, search))
-        search.named = search.named or named
+        search.has_name = search.has_name or has_name
         search.listeners += 1
-        return search
-
-    def leave(self, key: Hashable, search: RunningSearch[Any]) -> None:
-        """One listener less; a search without any is ended."""
-        search.listeners -= 1
-        if search.listeners or search.task.done():
-            return
-        if search.named:
-            asyncio.get_running_loop().call_later(KEEP_S, self._end_unheard, key, search)
-        else:
-            self._end_unheard(key, search)
+        try:
+            yield search
+        finally:
+            search.listeners -= 1
+            if search.listeners or search.task.done():
+                pass
+            elif search.has_name:
+                asyncio.get_running_loop().call_later(KEEP_S, self._end_unheard, key, search)
+            else:
+                self._end_unheard(key, search)
 
     def _end_unheard(self, key: Hashable, search: RunningSearch[Any]) -> None:
         if not search.listeners and not search.task.done():
@@ -193,9 +211,9 @@ class RunningSearches:
 
     def _make_room(self) -> None:
         """Let the oldest results go that are too many, or too large together."""
-        ended = [key for key, search in self._searches.items() if search.task.done()]
-        steps = sum(self._searches[key].size for key in ended)
-        for place, key in enumerate(ended):
-            if len(ended) - place <= MOST_KEPT and steps <= MOST_STEPS:
+        keys = [key for key, search in self._searches.items() if search.task.done()]
+        steps = sum(self._searches[key].size for key in keys)
+        for place, key in enumerate(keys):
+            if len(keys) - place <= MOST_KEPT and steps <= MOST_STEPS:
                 break
             steps -= self._searches.pop(key).size

@@ -10,9 +10,8 @@ from pathlib import Path
 from tts.reports.page.assets import scripts, styles
 from tts.reports.page.page import PANE
 
-from ..exchange import Exchange
+from ..call import Call
 from ..openai.errors import ApiError, quoted
-from ..service import Service
 
 PAGE = "/"
 FOLDER = "/page/"
@@ -52,18 +51,19 @@ class _File:
         return cls(content, _TYPES[Path(path).suffix], f'"{tag}"')
 
 
-async def page(service: Service, exchange: Exchange) -> None:
-    """`/`, and what is below `/page/`."""
-    found = _files().get(exchange.path)
-    if found is None:
+async def page(call: Call[None]) -> None:
+    """Respond with `/`, or a file below `/page/`."""
+    exchange = call.exchange
+    file = _files().get(exchange.path)
+    if file is None:
         raise ApiError(404, f"There is nothing at {quoted(exchange.path)}.")
-    exchange.extra_headers += [*SECURITY, (b"etag", found.tag.encode())]
+    exchange.extra_headers += [*SECURITY, (b"etag", file.tag.encode())]
     if exchange.path == PAGE:
         exchange.extra_headers.append((b"content-security-policy", POLICY.encode()))
-    if exchange.header(b"if-none-match") == found.tag:
+    if exchange.header(b"if-none-match") == file.tag:
         await exchange.respond(b"", 304)
         return
-    await exchange.respond(found.content, content_type=found.kind)
+    await exchange.respond(file.content, content_type=file.kind)
 
 
 @cache
@@ -77,5 +77,5 @@ def _files() -> dict[str, _File]:
     html = files.pop(f"{FOLDER}page.html").replace(b"<!-- pane -->", PANE.read_bytes())
     files[f"{FOLDER}viewer.js"] = "".join(scripts(charts=False, trees=True, tex=True)).encode()
     files[f"{FOLDER}viewer.css"] = styles(tex=True).encode()
-    made = {path: _File.of(path, content) for path, content in files.items()}
-    return {PAGE: _File.of("page.html", html), **made}
+    served = {path: _File.of(path, content) for path, content in files.items()}
+    return {PAGE: _File.of("page.html", html), **served}

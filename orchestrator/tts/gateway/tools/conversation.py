@@ -98,8 +98,8 @@ def given_arguments(call: ToolCall) -> dict[str, Any]:
     return said
 
 
-def lost_of(messages: Sequence[ChatMessage], tools: Sequence[Tool], text: str) -> str | None:
-    """What of a chat its rendered text does not hold; None: it holds all.
+def missing_part(messages: Sequence[ChatMessage], tools: Sequence[Tool], text: str) -> str | None:
+    """The part of a chat that its rendered text does not hold; None: it holds all.
 
     Templates write what tools say as it is, or as a JSON string.
     """

@@ -23,7 +23,7 @@ class DrawnAnswer:
     calls: tuple[ToolCall, ...] = ()
     score: float | None = None
     tokens: int = 0
-    """Those of its thinking are not counted."""
+    """Tokens of the answer, without its thinking."""
     cut: bool = False
     """Whether the limit of its tokens ended it, or it never came to its answer."""
     reasoning: str = ""
@@ -48,9 +48,9 @@ def canonical(call: ToolCall) -> str:
 
 @dataclass(frozen=True)
 class Vote:
-    """The outcome: the place of the chosen candidate, and what each key has gathered."""
+    """The outcome: the place of the winner, and what each key has gathered."""
 
-    chosen: int
+    winner: int
     weights: dict[str, float]
 
 

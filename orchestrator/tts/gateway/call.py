@@ -1,0 +1,128 @@
+"""One request of a client on its way to an answer: read, and charged to the client's key."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .exchange import Exchange
+from .observability import ServedRequest
+from .openai.errors import ApiError, quoted
+from .openai.requests import ModelRequest, TokenRequest, read_request
+from .safety import NOTHING, Refusal
+from .service import Service
+
+IGNORED = "x-tts-ignored"
+"""The header of a response that names the fields of its request that nobody knows."""
+_MOST_NAMED = 20
+
+R_co = TypeVar("R_co", covariant=True)
+Body = TypeVar("Body", bound=ModelRequest | TokenRequest)
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Call(Generic[R_co]):
+    """One request of a client: who serves it, its exchange, and what it says."""
+
+    service: Service
+    exchange: Exchange
+    request: R_co
+    """The request that its body holds; None of a GET."""
+    body: bytes = b""
+    strategy: str | None = None
+    """The strategy that its model's name stands for; None: plain generation."""
+
+    @property
+    def record(self) -> ServedRequest:
+        """The record of the request."""
+        return self.exchange.record
+
+    def admit(self, tokens: int, *, search: bool = False) -> None:
+        """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
+        exchange, service = self.exchange, self.service
+        if (key := exchange.key) is not None:
+            spent_tokens = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
+            admitted = service.limiter.admit(
+                *(key.id, key.limits, time.monotonic_ns()),
+                tokens=tokens,
+                search=search,
+                spent=spent_tokens,
+            )
+            exchange.admission = _require(admitted, exchange)
+            exchange.extra_headers += admitted.headers
+        exchange.record.t1 = time.monotonic()
+
+
+def authenticate(service: Service, exchange: Exchange) -> None:
+    """Find the key that a request comes with; raises ApiError if it needs one."""
+    if not service.keyring.required:
+        return
+    scheme, _, secret = (exchange.header(b"authorization") or "").partition(" ")
+    key = service.keyring.find(secret.strip()) if scheme.lower() == "bearer" else None
+    if key is not None and (key.expires is None or key.expires > time.time()):
+        exchange.key, exchange.record.key = key, key.id
+        return
+    message = "An API key is needed: Authorization: Bearer."
+    if key is not None:
+        message = f"The API key {key.id} has expired."
+    elif secret:
+        message = "The API key is not valid."
+    headers = {"www-authenticate": "Bearer"}
+    raise ApiError(401, message, code="invalid_api_key", headers=headers)
+
+
+async def read_call(service: Service, exchange: Exchange, kind: type[Body]) -> Call[Body]:
+    """The call that a body holds, for the deployment that it names; charged as a request.
+
+    Raises ApiError.
+    """
+    body = await exchange.body(service.settings.max_body)
+    if (key := exchange.key) is not None:
+        _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
+    request, ignored = read_request(kind, body)
+    if ignored:
+        exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MOST_NAMED]))
+    service, strategy = service.of_model(request.model or ""), None
+    if isinstance(request, ModelRequest):
+        strategy = strategy_of(service, exchange, request.model)
+        exchange.record.model = request.model
+    else:
+        require_allowed(exchange, *service.models)
+    return Call(service, exchange, request, body, strategy)
+
+
+def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
+    """The strategy that a model's name stands for; None: plain generation.
+
+    Raises ApiError for a name that is not served, or not to the request's key.
+    """
+    if model not in service.models:
+        raise ApiError(
+            404,
+            f"The model {quoted(model)} is not served here; GET /v1/models lists those that are.",
+            code="model_not_found",
+            param="model",
+        )
+    require_allowed(exchange, model)
+    return model.partition(":")[2] or None
+
+
+def require_allowed(exchange: Exchange, *models: str, param: str = "model") -> None:
+    """Raise ApiError unless the request's key may use one of these models."""
+    if exchange.key is not None and not any(map(exchange.key.may_use, models)):
+        raise ApiError(
+            403,
+            f"This key may not use {quoted(models[0])}; GET /v1/models lists what it may.",
+            code="model_not_allowed",
+            param=param,
+        )
+
+
+def _require(admitted: Outcome | Refusal, exchange: Exchange) -> Outcome:
+    """The admission of a request; raises ApiError for a refusal."""
+    if isinstance(admitted, Refusal):
+        exchange.extra_headers += admitted.headers
+        raise ApiError(429, admitted.message, code=admitted.code)
+    return admitted
