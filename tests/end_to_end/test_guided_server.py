@@ -101,7 +101,7 @@ def test_a_run_with_a_form_is_killed_and_continued(served, tmp_path):
 def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(in_served, server):
     deployment = load_deployment("demo")
     models = Models.load(deployment)
-    prompt = Context.of(models, Problem("p", "Compute (37 + 58) - 20.")).prompt
+    prompt = Context.of(models, Problem("p", "Compute (37 + 58) - 20.")).generator_ids(())
     guide = answer_constraint(r"\d{4}", None, "\n\n").guide()
 
     async def go(address):

@@ -245,7 +245,7 @@ def test_the_client_generates_scores_is_refused_and_cancels(in_served, server):
                 connection, end_id=models.end_id, step_stop_words=models.step_stop_words
             )
             verifier = TritonVerifier(connection)
-            step = GenerateCall(context.prompt, 50, 7, 0.8, 1.0, stop_at_step=True)
+            step = GenerateCall(context.generator_ids(()), 50, 7, 0.8, 1.0, stop_at_step=True)
             first = await generator.generate(step)
             assert first == await generator.generate(step)
             assert models.generator.decode(first).endswith("\n\n")

@@ -51,7 +51,7 @@ def test_a_step_of_white_space_ends_its_chain():
 def chains(run):
     """Of every node of a run: its problem, its place, and the ids of its prompt and its chain."""
     for problem in PROBLEMS:
-        prompt = Context.of(run.models, problem).prompt.tolist()
+        prompt = Context.of(run.models, problem).generator_ids(()).tolist()
         tree = run.searches[problem.id].tree
         for node in tree:
             above = [token for each in tree.chain(node.path) for token in each.thought.token_ids]

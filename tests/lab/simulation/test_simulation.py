@@ -210,10 +210,10 @@ def test_waiting_for_what_never_comes_is_an_error():
 def test_simulated_text_is_what_its_ids_say():
     plain = scenario()
     models = simulated_models(plain.deployment)
-    context = Context.of(models, problems(plain)[1][0])
-    assert len(context.prompt) == QUESTION_TOKENS
+    prompt = Context.of(models, problems(plain)[1][0]).generator_ids(())
+    assert len(prompt) == QUESTION_TOKENS
     for seed in range(200):
-        call = GenerateCall(context.prompt, 500, seed, 0.8, 1.0, stop_at_step=False)
+        call = GenerateCall(prompt, 500, seed, 0.8, 1.0, stop_at_step=False)
         ids = plain.workload.generate(call)
         truncated = len(ids) >= 500
         thoughts = models.thoughts(ids, truncated=truncated, whole=True)
