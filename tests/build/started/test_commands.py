@@ -158,6 +158,10 @@ def test_on_cpus_prompts_are_computed_whole_and_the_cache_is_what_requests_fill(
     small = words(changed(deployment=deployment, kv_gib=None, max_batch_size=2))
     # 30 layers x 3 heads x 64 x 2 x 2 bytes, of two sequences
     assert int(small["--kv-cache-memory-bytes"]) == 2 * 2048 * 23_040
+    # vLLM's blocks on CPUs have 128 tokens: with 300 tokens it refuses to start
+    fields = {"kv_gib": None, "max_batch_size": 1, "max_seq_len": 300}
+    alone = words(changed(deployment=deployment, **fields))
+    assert int(alone["--kv-cache-memory-bytes"]) == 3 * 128 * 23_040
 
 
 def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():
@@ -182,6 +186,7 @@ def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():
     [
         (changed("verifier", target="sglang"), "whose scores sglang 0.5.23 does not give"),
         (H100.model_copy(update={"gpu": "rtx4090"}), "do not fit GPU 0"),
+        (changed(kv_gib=1000 * 147_456 / GIB, max_seq_len=1000), "= 1000 takes 0.14 GiB"),
         (changed(kv_gib=0.1), "one sequence of generator.max_seq_len = 10240 takes 1.41 GiB"),
         (changed(kv_gib=60.0), "the pools as stated take 60.00 GiB"),
         (changed(target="llama.cpp"), "the pools as stated take 135.00 GiB"),

@@ -65,6 +65,8 @@ class Engine:
     """The path that answers 200 once the model is loaded."""
     block: int = 16
     """Tokens of a block of the KV cache."""
+    cpu_block: int | None = None
+    """The same on CPUs, where it differs."""
     context: float = 0.6
     """GiB of a process on a GPU before anything is loaded: a guess, until it is measured."""
     graphs: Callable[[int], int] = lambda _: 0

@@ -48,7 +48,7 @@ from ..spec import (
 from ..tensorrt import contract, engine_memory
 from ..tensorrt.engine_memory import COMMUNICATION, RankMemory
 from ..tensorrt.gpus import GIB
-from ..tensorrt.memory_plan import MemoryPlan, plan_memory
+from ..tensorrt.memory_plan import MemoryPlan, plan_memory, whole_blocks
 from ..tensorrt.model_shape import config_of, known_model
 from ..verifiers.head import Head, head_of
 from .engine import Engine
@@ -263,7 +263,7 @@ def _on_cpu(deployment: Deployment, role: Role) -> Budget:
     shape, engine = Inputs(there).engines[role].shape, there.engines()[role]
     rank = _ranks(deployment, role, shape, engine)[0]
     each, sequences = rank.kv_bytes_per_token, sequences_of(deployment, role)
-    least, most = (count * spec.max_seq_len * each for count in (1, sequences))
+    least, most = (count * whole_blocks(engine) * each for count in (1, sequences))
     cache = most
     if spec.kv_gib is not None:
         cache = int(spec.kv_gib * GIB)
@@ -275,12 +275,13 @@ def _on_cpu(deployment: Deployment, role: Role) -> Budget:
 
 def _require_sequence(deployment: Deployment, role: Role, tokens: int, each: int) -> None:
     """Refuse a stated pool of so many tokens, of `each` bytes, that does not hold one sequence."""
-    spec = deployment.started()[role]
-    if tokens < spec.max_seq_len:
+    spec, engine = deployment.started()[role], as_engines(deployment).engines()[role]
+    block = engine.kv_cache.block_size
+    if tokens // block * block < (length := whole_blocks(engine)):
         raise ConfigError(
             f"Deployment {deployment.name!r}: {role}.kv_gib is {spec.kv_gib:g}, but one sequence "
             f"of {role}.max_seq_len = {spec.max_seq_len} takes "
-            f"{spec.max_seq_len * each / GIB:.2f} GiB.",
+            f"{length * each / GIB:.2f} GiB.",
             hint=f"Raise {role}.kv_gib, or lower {role}.max_seq_len.",
         )
 
@@ -342,7 +343,8 @@ def _as_engine(deployment: Deployment, role: Role) -> EngineSpec:
     data = config_of(folder)
     place = TensorRTEngine(tensor_parallel=spec.tensor_parallel, gpus=(spec.devices,))
     precision = stored_precision(folder, data) if spec.precision == "auto" else spec.precision
-    block = ENGINES[spec.target].block
+    engine = ENGINES[spec.target]
+    block = (deployment.gpu is None and engine.cpu_block) or engine.block
     return kind.model_construct(
         **_fields(spec, kind)
         | {

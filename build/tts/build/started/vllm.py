@@ -69,6 +69,7 @@ ENGINE = Engine(
     options=_options,
     environment=_environment,
     key_variable="VLLM_API_KEY",
+    cpu_block=128,  # platforms/cpu.py
     graphs=_graphs,
     heads=(
         "Qwen2ForProcessRewardModel",

@@ -96,7 +96,7 @@ class EnginePlan:
     @property
     def full_sequences(self) -> int:
         """Sequences of max_seq_len tokens that the pool holds."""
-        return self.tokens // _whole_blocks(self.spec)
+        return self.tokens // whole_blocks(self.spec)
 
 
 @dataclass(frozen=True)
@@ -397,11 +397,11 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         max_num_tokens=spec.max_num_tokens,
         minimum=_least(deployment, spec),
         # every beam in flight at full length, and as many that wait for the other engine
-        useful=2 * beams * _whole_blocks(spec),
+        useful=2 * beams * whole_blocks(spec),
     )
 
 
-def _whole_blocks(spec: EngineSpec) -> int:
+def whole_blocks(spec: EngineSpec) -> int:
     """Tokens of the blocks that hold one sequence of max_seq_len."""
     size = spec.kv_cache.block_size
     return math.ceil(spec.max_seq_len / size) * size
@@ -414,7 +414,7 @@ def _least(deployment: Deployment, spec: EngineSpec) -> int:
     whole = deployment.target in STARTED and not spec.kv_cache.reuse
     steps = 2 * spec.max_num_tokens if whole else 0
     size = spec.kv_cache.block_size
-    return max(_whole_blocks(spec), math.ceil(steps / size) * size)
+    return max(whole_blocks(spec), math.ceil(steps / size) * size)
 
 
 def _gib(size: int) -> str:
