@@ -8,9 +8,8 @@ from typing import Any
 
 from tts.lab.scoring.calibrate import VerifierMaps, calibration_fields
 from tts.lab.scoring.measurement import Measurement
-from tts.lab.scoring.rows import MeasureRow, measure_rows
 from tts.lab.scoring.score_run import Scored, ScoringCost
-from tts.lab.scoring.tables import BestRow, best_rows
+from tts.lab.scoring.tables import BestRow, MeasureRow, best_rows, measure_rows
 from tts.runs.verdicts import Finding
 
 

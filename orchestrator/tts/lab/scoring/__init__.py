@@ -7,6 +7,6 @@
 | measurement | what scores and labels tell: AUROC, calibration error, groups, picks. Pure |
 | first_error | finding the first wrong step, as ProcessBench evaluates it. Pure |
 | findings | the same in sentences, each by its interval. Pure |
-| rows | scores and measures as rows: JSON, CSV, Parquet |
+| tables | scores, measures and candidates as files: JSONL, CSV, Parquet |
 | calibrate | maps from scores to probabilities, checked out of fold. Pure |
 """

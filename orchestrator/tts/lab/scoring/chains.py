@@ -31,6 +31,17 @@ class Chain:
     """Other cells of the problem's row, for a verifier that is a program."""
 
 
+@dataclass(frozen=True)
+class ChainSet:
+    """The chains of a file or a run, and how they were read."""
+
+    chains: list[Chain]
+    notes: list[str]
+    """Which forms the rows have, what was left out, and what was changed; for people."""
+    scores: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """The logged scores of chains whose every step has one, by the chain's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScoredChain:
     """A chain with the verifier's own score of each step."""

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from tts.base.input_files import Unreadable
 from tts.datasets.answers import as_cell_text
 from tts.datasets.rows import read_rows
 
-from .chains import Chain
+from .chains import Chain, ChainSet
 
 MARK: Final = "ки"
 """What stands after each step of a Math-Shepherd row."""
@@ -36,29 +37,10 @@ _STEPS: Final = ("steps", "completions")
 _CANDIDATES: Final = (*_QUESTIONS, "id", "unique_id", "candidates", "correct", "answer", "level")
 
 
-@dataclass(frozen=True)
-class LabelledFile:
-    """The chains of files, and how they were read."""
-
-    chains: list[Chain]
-    notes: list[str]
-    """Which forms the rows have, what was left out, and what was changed; for people."""
-
-
-@dataclass(frozen=True)
-class _Solution:
-    """A chain without what names it."""
-
-    question: str
-    steps: Sequence[str]
-    right_steps: Sequence[bool | None] | None = None
-    right: bool | None = None
-    level: str | None = None
-    reference: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 Cells = Mapping[str, Any]
+Labels = tuple[bool | None, ...]
+_unnamed = partial(Chain, "", "")
+"""A chain of a question and steps, without what names it."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +49,15 @@ class _Form:
 
     name: str
     fits: Callable[[Cells], bool]
-    read: Callable[[Cells, str | None], Iterator[_Solution]]
-    """The solutions of a row; takes the step delimiter, too. Raises Unreadable."""
+    read: Callable[[Cells, str | None], Iterator[Chain]]
+    """The chains of a row, unnamed; takes the step delimiter, too. Raises Unreadable."""
     published: bool = False
     """Whether step delimiters within steps are replaced: nobody can split the file's steps."""
     irregular: bool = False
     """Whether rows with faults are left out and counted: the published file has some."""
 
 
-def read_chains(files: Sequence[Path], delimiter: str | None = None) -> LabelledFile:
+def read_chains(files: Sequence[Path], delimiter: str | None = None) -> ChainSet:
     """All chains of some files: JSONL, JSON lists, CSV or Parquet.
 
     A step must not hold the step delimiter: the verifier would see two. In published files it
@@ -94,7 +76,7 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
             place = f"{file}, {row.place}"
             form = _form_of(row.cells, place)
             try:
-                solutions = list(form.read(row.cells, delimiter))
+                unnamed = list(form.read(row.cells, delimiter))
                 row_id = _row_id(row.cells)
             except Unreadable as error:
                 if not form.irregular:
@@ -102,13 +84,13 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
                 left_out.append(f"{place}: {error}")
                 continue
             forms[form.name] += 1
-            for count, each in enumerate(solutions, 1):
+            for count, each in enumerate(unnamed, 1):
                 problem = problems.setdefault(
                     each.question, row_id or f"{file.stem}:{len(problems)}"
                 )
                 in_problem[problem] += 1
                 name = row_id or f"{problem}/{in_problem[problem]}"
-                if row_id and (len(solutions) > 1 or form.name == "candidates"):
+                if row_id and (len(unnamed) > 1 or form.name == "candidates"):
                     name = f"{row_id}/{count}"
                 if name in places:
                     raise DatasetError(
@@ -128,20 +110,8 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
                         "generator's step_delimiter in the deployment.",
                     )
                 replaced += len(holding)
-                chains.append(
-                    Chain(
-                        problem,
-                        name,
-                        each.question,
-                        tuple(_without(step, delimiter) for step in each.steps),
-                        None if each.right_steps is None else tuple(each.right_steps),
-                        each.right,
-                        each.level,
-                        place,
-                        each.reference,
-                        each.extra,
-                    )
-                )
+                steps = tuple(_without(step, delimiter) for step in each.steps)
+                chains.append(replace(each, problem=problem, name=name, steps=steps, place=place))
     if not chains:
         why = f" {left_out[0]}." if left_out else ""
         raise DatasetError(f"{', '.join(map(str, files))}: there are no chains to score.{why}")
@@ -150,7 +120,7 @@ def read_chains(files: Sequence[Path], delimiter: str | None = None) -> Labelled
         notes.append(f"rows left out: {len(left_out):,}, the first: {left_out[0]}")
     if replaced:
         notes.append(f"steps in which the step delimiter was replaced: {replaced:,}")
-    return LabelledFile(chains, notes)
+    return ChainSet(chains, notes)
 
 
 def first_wrong(right_steps: Sequence[bool | None] | None) -> int | None:
@@ -201,14 +171,14 @@ def _text(cells: Cells, *columns: str) -> str:
         raise Unreadable(f"{column} {error}") from error
 
 
-def _texts(value: Any, column: str) -> list[str]:
+def _texts(value: Any, column: str) -> tuple[str, ...]:
     """A list of steps, none of them blank."""
     if not isinstance(value, list) or not value:
         raise Unreadable(f"{column} is {value!r:.200}; it must be a list of texts")
     for number, step in enumerate(value, 1):
         if not isinstance(step, str) or not step.strip():
             raise Unreadable(f"step {number} of {column} is {step!r:.200}; it must be a text")
-    return value
+    return tuple(value)
 
 
 def _flag(value: Any, column: str) -> bool | None:
@@ -217,7 +187,7 @@ def _flag(value: Any, column: str) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _labels(value: Any, steps: Sequence[str], column: str) -> list[bool | None]:
+def _labels(value: Any, steps: Sequence[str], column: str) -> Labels:
     """A label for each step."""
     if not isinstance(value, list) or len(value) != len(steps):
         count = f"{len(value)} labels" if isinstance(value, list) else f"{value!r:.100}"
@@ -228,10 +198,10 @@ def _labels(value: Any, steps: Sequence[str], column: str) -> list[bool | None]:
                 f"label {number} of {column} is {label!r:.100}; it must be true, false, 1, 0, + "
                 "or -, or null for none"
             )
-    return [None if label is None else _RIGHT[label] for label in value]
+    return tuple(None if label is None else _RIGHT[label] for label in value)
 
 
-def _until_first_wrong(value: Any, steps: Sequence[str], column: str) -> list[bool | None]:
+def _until_first_wrong(value: Any, steps: Sequence[str], column: str) -> Labels:
     """Labels from the index of the first wrong step; what follows it has none."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value % 1 or not -1 <= value < len(steps):
@@ -241,8 +211,8 @@ def _until_first_wrong(value: Any, steps: Sequence[str], column: str) -> list[bo
         )
     wrong = int(value)
     if wrong < 0:
-        return [True] * len(steps)
-    return [True] * wrong + [False] + [None] * (len(steps) - wrong - 1)
+        return (True,) * len(steps)
+    return (True,) * wrong + (False,) + (None,) * (len(steps) - wrong - 1)
 
 
 def _level(cells: Cells, column: str = "level") -> str | None:
@@ -252,15 +222,15 @@ def _level(cells: Cells, column: str = "level") -> str | None:
     return None if value is None else str(value)
 
 
-def _process_bench(cells: Cells, _: str | None) -> Iterator[_Solution]:
+def _process_bench(cells: Cells, _: str | None) -> Iterator[Chain]:
     steps = _texts(cells["steps"], "steps")
     right_steps = _until_first_wrong(cells["label"], steps, "label")
     right = _flag(cells.get("final_answer_correct"), "final_answer_correct")
     part = str(cells.get("id") or "").rpartition("-")[0] or None  # gsm8k-12
-    yield _Solution(_text(cells, "problem"), steps, right_steps, right, _level(cells) or part)
+    yield _unnamed(_text(cells, "problem"), steps, right_steps, right, _level(cells) or part)
 
 
-def _prm800k(cells: Cells, _: str | None) -> Iterator[_Solution]:
+def _prm800k(cells: Cells, _: str | None) -> Iterator[Chain]:
     """The labelled path, and a chain for each alternative to one of its steps.
 
     Labels of an alternative's chain are those of its last step alone: the steps before it stand in
@@ -269,7 +239,7 @@ def _prm800k(cells: Cells, _: str | None) -> Iterator[_Solution]:
     question = _text(cells["question"], "problem")
     path: list[str] = []
     labels: list[bool | None] = []
-    others: list[_Solution] = []
+    others: list[Chain] = []
     try:
         for step in cells["label"]["steps"]:
             completions, human = step["completions"] or [], step["human_completion"]
@@ -282,18 +252,18 @@ def _prm800k(cells: Cells, _: str | None) -> Iterator[_Solution]:
             rights = [None if rating is None else rating >= 0 for rating in ratings]
             for number, right in enumerate(rights):
                 if number != place and right is not None:
-                    steps = [*path, completions[number]["text"]]
-                    others.append(_Solution(question, steps, [*[None] * len(path), right]))
+                    steps = (*path, completions[number]["text"])
+                    others.append(_unnamed(question, steps, (*[None] * len(path), right)))
             path.append(human["text"] if place is None else completions[place]["text"])
             labels.append(None if place is None else rights[place])
     except (KeyError, IndexError, TypeError) as error:
         raise Unreadable("label is not as PRM800K has it") from error
-    for solution in (_Solution(question, path, labels), *others):
-        _texts(list(solution.steps), "label")
-        yield solution
+    for chain in (_unnamed(question, tuple(path), tuple(labels)), *others):
+        _texts(list(chain.steps), "label")
+        yield chain
 
 
-def _math_shepherd(cells: Cells, _: str | None) -> Iterator[_Solution]:
+def _math_shepherd(cells: Cells, _: str | None) -> Iterator[Chain]:
     parts = _text(cells, "input").split(MARK)
     rest = _text(cells, "label")
     right_steps: list[bool | None] = []
@@ -308,16 +278,12 @@ def _math_shepherd(cells: Cells, _: str | None) -> Iterator[_Solution]:
         raise Unreadable(f"input is not a question and steps that end in {MARK}")
     steps = [step.strip() for step in (heading + first, *parts[1:-1])]
     # the label of the last step says whether its answer is right
-    yield _Solution(
-        question.strip(),
-        _texts(steps, "input"),
-        right_steps,
-        right_steps[-1],
-        _level(cells, "task"),
-    )
+    labels = tuple(right_steps)
+    texts = _texts(steps, "input")
+    yield _unnamed(question.strip(), texts, labels, labels[-1], _level(cells, "task"))
 
 
-def _plain(cells: Cells, _: str | None) -> Iterator[_Solution]:
+def _plain(cells: Cells, _: str | None) -> Iterator[Chain]:
     column = next(name for name in _STEPS if name in cells)
     steps = _texts(cells[column], column)
     right_steps = None
@@ -326,10 +292,10 @@ def _plain(cells: Cells, _: str | None) -> Iterator[_Solution]:
     elif cells.get("first_wrong") is not None:
         right_steps = _until_first_wrong(cells["first_wrong"], steps, "first_wrong")
     right = _flag(cells.get("correct"), "correct")
-    yield _Solution(_text(cells, *_QUESTIONS), steps, right_steps, right, _level(cells))
+    yield _unnamed(_text(cells, *_QUESTIONS), steps, right_steps, right, _level(cells))
 
 
-def _candidates(cells: Cells, delimiter: str | None) -> Iterator[_Solution]:
+def _candidates(cells: Cells, delimiter: str | None) -> Iterator[Chain]:
     question, candidates = _text(cells, *_QUESTIONS), cells["candidates"]
     reference = _text(cells, "answer") if cells.get("answer") is not None else None
     extra = {name: value for name, value in cells.items() if name not in _CANDIDATES}
@@ -346,8 +312,13 @@ def _candidates(cells: Cells, delimiter: str | None) -> Iterator[_Solution]:
             parts = candidate.split(delimiter) if delimiter else [candidate]
             candidate = [part for part in parts if part.strip()]
         steps = _texts(candidate, column)
-        yield _Solution(
-            question, steps, None, _flag(right, column), _level(cells), reference, extra
+        yield _unnamed(
+            question,
+            steps,
+            right=_flag(right, column),
+            level=_level(cells),
+            reference=reference,
+            extra=extra,
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, get_args
 
 import numpy as np
@@ -140,57 +140,41 @@ class Measurement:
         return next((each for each in judged if each.auroc), judged[0] if judged else None)
 
 
-@dataclass
-class _Rows:
-    """Observations that are being collected."""
+_Row = tuple[float, bool, int, int, int, str | None]
+"""An observation: score, label, the problem's number, depth, length, level."""
 
-    scores: list[float] = field(default_factory=list)
-    right: list[bool] = field(default_factory=list)
-    problems: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    levels: list[str | None] = field(default_factory=list)
 
-    def add(
-        self, score: float, right: bool, problem: int, depth: int, length: int, level: str | None
-    ) -> None:
-        self.scores.append(score)
-        self.right.append(right)
-        self.problems.append(problem)
-        self.depths.append(depth)
-        self.lengths.append(length)
-        self.levels.append(level)
-
-    def discrimination(self, count: int, *, answers: bool = False) -> Discrimination | None:
-        """What the rows tell; None without any."""
-        these = Observations.of(self.scores, self.right, self.problems, count)
-        error, squares = expected_error(these), brier(these)
-        if error is None or squares is None:
-            return None
-        values = {
-            "depth": np.array(self.depths, np.float64),
-            "length": np.array(self.lengths, np.float64),
-        }
-        return Discrimination(
-            these,
-            auroc(these),
-            auroc_within(these),
-            error,
-            squares,
-            _present((name, auroc(these.scored(value))) for name, value in values.items()),
-            _present((name, rank_correlation(these, value)) for name, value in values.items()),
-            [*_groups(these, values, self.levels)],
-            _picks(these) if answers else None,
-        )
+def _discrimination(
+    rows: Sequence[_Row], count: int, *, answers: bool = False
+) -> Discrimination | None:
+    """What observations of so many problems tell; None without any."""
+    if not rows:
+        return None
+    scores, right, problems, depths, lengths, levels = zip(*rows, strict=True)
+    these = Observations.of(scores, right, problems, count)
+    error, squares = expected_error(these), brier(these)
+    if error is None or squares is None:
+        return None
+    values = {"depth": np.array(depths, np.float64), "length": np.array(lengths, np.float64)}
+    return Discrimination(
+        these,
+        auroc(these),
+        auroc_within(these),
+        error,
+        squares,
+        _present((name, auroc(these.scored(value))) for name, value in values.items()),
+        _present((name, rank_correlation(these, value)) for name, value in values.items()),
+        [*_groups(these, values, levels)],
+        _picks(these) if answers else None,
+    )
 
 
 def measure(chains: Sequence[ScoredChain], *, length_unit: str = "tokens") -> Measurement:
     """The measurement of a verifier by its scores of labelled chains."""
     numbers = {name: n for n, name in enumerate(dict.fromkeys(c.chain.problem for c in chains))}
     count = len(numbers)
-    steps, inner = _Rows(), _Rows()
-    answers = {how: _Rows() for how in AGGREGATIONS}
-    every = _Rows()
+    steps, inner, every = list[_Row](), list[_Row](), list[_Row]()
+    answers = {how: list[_Row]() for how in AGGREGATIONS}
     erring: list[tuple[list[float], int, int, str | None]] = []
     not_numbers: list[str] = []
     unscored, stepwise = 0, False
@@ -206,12 +190,12 @@ def measure(chains: Sequence[ScoredChain], *, length_unit: str = "tokens") -> Me
             if score is None:
                 continue
             row = problem, place + 1, scored.lengths[place], chain.level
-            every.add(score, True, *row)
+            every.append((score, True, *row))
             if label is not None:
-                steps.add(score, label, *row)
+                steps.append((score, label, *row))
             ending = right if chain.right_steps is None else label
             if place < len(scores) - 1 and ending is not None:
-                inner.add(score, ending, *row)
+                inner.append((score, ending, *row))
         numeric = [score for score in scores if score is not None]
         last_alone = len(numeric) == 1 and scores[-1] is not None
         if len(numeric) < len(scores) and not last_alone:
@@ -221,20 +205,22 @@ def measure(chains: Sequence[ScoredChain], *, length_unit: str = "tokens") -> Me
         if right is not None:
             row = problem, len(scores), sum(scored.lengths), chain.level
             for how, rows in answers.items():
-                rows.add(aggregate(numeric, how), right, *row)
+                rows.append((aggregate(numeric, how), right, *row))
         first = first_wrong(chain.right_steps)
         if first is not None and len(numeric) == len(scores):
             erring.append((numeric, first, problem, chain.level))
-    kinds = {how: rows.discrimination(count, answers=True) for how, rows in answers.items()}
+    kinds = {how: _discrimination(rows, count, answers=True) for how, rows in answers.items()}
     return Measurement(
         len(chains),
         count,
-        Observations.of(every.scores, every.right, every.problems, count),
+        Observations.of(
+            [row[0] for row in every], [True] * len(every), [row[2] for row in every], count
+        ),
         length_unit,
         unscored,
         not_numbers,
-        steps.discrimination(count),
-        inner.discrimination(count),
+        _discrimination(steps, count),
+        _discrimination(inner, count),
         {how: kind for how, kind in kinds.items() if kind and (stepwise or how == "last")},
         find_first_errors(
             [each[0] for each in erring],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,10 @@ from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.serving.repository.digest import deployment_digest
 
-from .chains import Chain
+from .chains import Chain, ChainSet
 
 
-@dataclass(frozen=True)
-class RunChains:
-    """The chains of a run."""
-
-    chains: list[Chain]
-    scores: dict[str, tuple[float | None, ...]]
-    """The logged scores of chains whose every step has one, by the chain's name."""
-
-
-def chains_of_run(folder: Path) -> RunChains:
+def chains_of_run(folder: Path) -> ChainSet:
     """The completions of a run's solved problems; raises RunError."""
     run = Run.load(folder)
     if not has_finished(folder):
@@ -75,7 +65,7 @@ def chains_of_run(folder: Path) -> RunChains:
                 scores[name] = step_scores
     if not chains:
         raise RunError(f"The run in {folder} has no completion that could be scored.")
-    return RunChains(chains, scores)
+    return ChainSet(chains, [f"{len(chains):,} completions of the run in {folder}"], scores)
 
 
 def is_same_verifier(folder: Path, deployment: Deployment, source: FunctionSource | None) -> bool:
@@ -87,14 +77,10 @@ def is_same_verifier(folder: Path, deployment: Deployment, source: FunctionSourc
     return (
         "verifier" not in config.functions
         and config.deployment_digest == deployment_digest(deployment)
-        and _asked(config.prompting) == _asked(prompting_of(deployment))
+        and _prompting(config.prompting) == _prompting(prompting_of(deployment))
     )
 
 
-def _asked(prompting: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The fields that decide a score, and not what a calibration makes of it."""
-    return {
-        name: value
-        for name, value in prompting.get("verifier", {}).items()
-        if name != "calibration"
-    }
+def _prompting(prompting: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of the verifier that decide a score, and not what a calibration makes of it."""
+    return {**prompting.get("verifier", {}), "calibration": None}

@@ -1,4 +1,4 @@
-"""The folder of a scoring: what was asked for, and each scored chain as soon as it is there.
+"""The folder of a scoring: the request, and each scored chain as soon as it is there.
 
 | file | what |
 |---|---|
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -45,7 +45,7 @@ class ScoredLine(msgspec.Struct, frozen=True):
 
 
 def begin(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write what is asked for, or check that the folder holds the same; raises RunError."""
+    """Write the request, or check that the folder holds the same; raises RunError."""
     file = folder / CONFIG
     if not is_there(file):
         if is_there(folder / LOG):
@@ -88,35 +88,27 @@ def _lines(file: Path) -> Iterator[bytes]:
         raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
 
 
-class ScoreLog:
-    """Appends scored chains to the log: whatever happens next, what was added is there."""
+@contextmanager
+def appending(folder: Path, session: int) -> Iterator[Callable[[str, SolutionScores], ScoredLine]]:
+    """A function that appends a chain to the log: whatever happens next, the chain is there.
 
-    def __init__(self, folder: Path, session: int) -> None:
-        """`session` is its number; what a kill has left of a line is cut off."""
-        self._folder, self._session = folder, session
+    `session` is its number. What a kill has left of a line is cut off. Raises RunError.
+    """
+    with writing(folder):
+        file = open_file(folder / LOG, "a+b")
+        file.truncate(sum(map(len, _lines(folder / LOG))))
+    began = time.monotonic()
+
+    def append(name: str, scored: SolutionScores) -> ScoredLine:
+        line = ScoredLine(name, session, round(time.monotonic() - began, 3), scored)
         with writing(folder):
-            self._file = open_file(folder / LOG, "a+b")
-            self._file.truncate(sum(map(len, _lines(folder / LOG))))
-        self._began = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with writing(self._folder), self._file:
-            os.fsync(self._file.fileno())
-        sync_folder(self._folder)
-
-    def add(self, name: str, scored: SolutionScores) -> ScoredLine:
-        """Write a chain's line; raises RunError."""
-        seconds = round(time.monotonic() - self._began, 3)
-        line = ScoredLine(name, self._session, seconds, scored)
-        with writing(self._folder):
-            self._file.write(msgspec.json.encode(line) + b"\n")
-            self._file.flush()
+            file.write(msgspec.json.encode(line) + b"\n")
+            file.flush()
         return line
+
+    try:
+        yield append
+    finally:
+        with writing(folder), file:
+            os.fsync(file.fileno())
+        sync_folder(folder)

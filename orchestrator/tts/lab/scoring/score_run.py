@@ -38,10 +38,10 @@ from tts.strategies.parameters import scores_answers
 from ..bench.single_run import bench_in
 from ..campaign import TICK_S, carry_out
 from ..observer import Observer
-from .chains import Chain, ScoredChain
+from .chains import Chain, ChainSet, ScoredChain
 from .labelled_files import read_chains
 from .run_chains import chains_of_run, is_same_verifier
-from .score_folder import RUN, ScoredLine, ScoreLog, begin, read_log
+from .score_folder import RUN, ScoredLine, appending, begin, read_log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,8 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
     folder = (out or unused_folder(f"{spec.name}-score-{what}")).resolve()
     if request.input is None:
         bench_in(_sampling(request, spec), folder / RUN, observer, endpoints=request.endpoints)
-    inputs = _read(request.input or folder / RUN, spec, source)
+    place = request.input or folder / RUN
+    inputs = _read(place, spec, source)
     models = Models.load(spec, text_verifier=takes_text(spec, own))
     fitting, notes = _fitting(models, inputs.chains, inputs.notes)
     identity = verifier_identity(spec, f"{source.file}:{source.name}" if source else None)
@@ -175,7 +176,7 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
             },
         )
         job.lines = read_log(folder)
-        remaining = [c for c in fitting if c.name not in job.lines and c.name not in inputs.logged]
+        remaining = [c for c in fitting if c.name not in job.lines and c.name not in inputs.scores]
         if remaining:
             way_on = shlex.join(
                 request.command if out else (*request.command, "--out", str(folder))
@@ -183,14 +184,14 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
             carry_out(job.score(remaining, len(fitting)), observer, folder, job.state, way_on)
         elif job.lines:
             observer.say("Every chain is scored already")
-    scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **inputs.logged}
+    scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **inputs.scores}
     scored = [
         ScoredChain(chain, scores[chain.name], _lengths(models, chain.steps)) for chain in fitting
     ]
     replaced = source is not None and not isinstance(spec.verifier, VerifierFunction)
     calibration = None if replaced else calibration_of(spec)
     rankings: list[Result] = []
-    if inputs.are_candidates:
+    if not is_folder(place) and all(chain.right_steps is None for chain in inputs.chains):
         scored, rankings = asyncio.run(_rank(scored, job.lines, models.step_delimiter, calibration))
     return Scored(
         folder=folder,
@@ -222,41 +223,23 @@ def _sampling(request: ScoreRequest, spec: Deployment) -> RunConfig:
     )
 
 
-@dataclass(frozen=True)
-class _Input:
-    chains: list[Chain]
-    notes: list[str]
-    logged: Mapping[str, tuple[float | None, ...]]
-    """Scores of this verifier that a log has, by chain."""
-    are_candidates: bool
-    """Whether they were made elsewhere, and the best of each problem is wanted."""
+def _read(place: Path, spec: Deployment, source: FunctionSource | None) -> ChainSet:
+    """The chains of a run, or in a file, where those of a question come together.
 
-
-def _read(place: Path, spec: Deployment, source: FunctionSource | None) -> _Input:
-    """The chains in a file, or of a run; raises DatasetError, RunError."""
+    Raises DatasetError, RunError.
+    """
     if is_folder(place):
         run = chains_of_run(place)
-        logged = run.scores if is_same_verifier(place, spec, source) else {}
-        notes = [f"{len(run.chains):,} completions of the run in {place}"]
-        if logged:
-            notes.append(f"{len(logged):,} have this verifier's scores in its log")
-        return _Input(run.chains, notes, logged, False)
+        if not is_same_verifier(place, spec, source):
+            return replace(run, scores={})
+        if run.scores:
+            run.notes.append(f"{len(run.scores):,} have this verifier's scores in its log")
+        return run
     file = read_chains([place], spec.generator.step_delimiter)
-    chains = sorted(file.chains, key=_FirstPlaces(file.chains))
-    unlabelled = all(chain.right_steps is None for chain in chains)
-    return _Input(chains, file.notes, {}, unlabelled)
-
-
-class _FirstPlaces:
-    """Sorts chains of one question together, in the order of the first ones."""
-
-    def __init__(self, chains: Sequence[Chain]) -> None:
-        self._places: dict[str, int] = {}
-        for chain in chains:
-            self._places.setdefault(chain.question, len(self._places))
-
-    def __call__(self, chain: Chain) -> int:
-        return self._places[chain.question]
+    questions = dict.fromkeys(chain.question for chain in file.chains)
+    places = {question: number for number, question in enumerate(questions)}
+    file.chains.sort(key=lambda chain: places[chain.question])
+    return file
 
 
 def _fitting(
@@ -331,11 +314,11 @@ class _Job:
             observer.began(progress, "chains")
             showing = asyncio.ensure_future(self._show(session))
             try:
-                with ScoreLog(self._folder, number) as log:
+                with appending(self._folder, number) as append:
 
                     def take(place: int, scored: SolutionScores) -> None:
                         name = chains[place].name
-                        self.lines[name] = log.add(name, scored)
+                        self.lines[name] = append(name, scored)
                         progress.done += 1
 
                     scoring = session.scorer.score_all(map(_solution, chains), take)

@@ -1,22 +1,74 @@
-"""The files of a scoring: a row for each step, for each candidate, and for each problem's best."""
+"""The files of a scoring: a row for each step, estimate, candidate, and problem's best."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from tts.base.errors import ConfigError
+from tts.base.extras import how_to_install
+from tts.runs.answers import as_table
+from tts.runs.clustered import Estimate, commonest
 from tts.runs.files import write_whole
 from tts.runs.folder import writing
+from tts.search import Calibration
 from tts.search.thought import aggregate, significant
 from tts.session import Result
 
-from .measurement import Measurement
-from .rows import MeasureRow, StepRow, measure_rows, step_rows, table_of
+from .chains import ScoredChain
+from .measurement import AGGREGATIONS, Measurement
 from .score_run import Scored
 
 KINDS = ("jsonl", "csv", "parquet")
+_DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """A scored step; the fields are the columns of the table."""
+
+    problem: str
+    """The problem's id."""
+    id: str
+    """The chain's name, unique in its input."""
+    level: str | None
+    step: int
+    """Its number, from 1 on."""
+    steps: int
+    """Steps of its chain."""
+    text: str
+    length: int
+    """Length of the step."""
+    score: float | None
+    """The verifier's own; null for a step that it does not score."""
+    probability: float | None
+    """What `verifier.calibration` makes of the score; null without one."""
+    right: bool | None
+    """The step's label."""
+    answer_right: bool | None
+    """Whether the chain's answer is right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureRow:
+    """An estimate of a measurement with its 95% interval."""
+
+    of: str
+    """What was judged: steps, inner (steps before the last), answers by last, min, prod or mean, or
+    first errors."""
+    measure: str
+    """Its name, such as auroc."""
+    by: str | None
+    """What parts the group from others: depth, length or level; null for all observations."""
+    group: str | None
+    value: float
+    low: float
+    high: float
+    problems: int
+    """Problems with observations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +113,100 @@ class BestRow:
     """The best candidate."""
 
 
+def step_rows(
+    chains: Sequence[ScoredChain],
+    calibration: Calibration | None = None,
+) -> Iterator[StepRow]:
+    """A row for each step."""
+    for scored in chains:
+        chain, count = scored.chain, len(scored.scores)
+        labels = chain.right_steps or (None,) * count
+        for place, score in enumerate(scored.scores):
+            yield StepRow(
+                problem=chain.problem,
+                id=chain.name,
+                level=chain.level,
+                step=place + 1,
+                steps=count,
+                text=chain.steps[place],
+                length=scored.lengths[place],
+                score=score,
+                probability=None
+                if calibration is None or score is None
+                else calibration.probability(score, final=place == count - 1),
+                right=labels[place],
+                answer_right=chain.right,
+            )
+
+
+def measure_rows(measurement: Measurement) -> Iterator[MeasureRow]:
+    """All estimates of a measurement."""
+    for of, measure, estimate, by, group in _estimates(measurement):
+        if estimate is not None:
+            ends = estimate.interval
+            value, low, high = (round(each, _DIGITS) for each in (estimate.value, *ends))
+            yield MeasureRow(
+                of=of,
+                measure=measure,
+                by=by,
+                group=group,
+                value=value,
+                low=low,
+                high=high,
+                problems=estimate.problems,
+            )
+
+
+def _estimates(
+    measurement: Measurement,
+) -> Iterator[tuple[str, str, Estimate | None, str | None, str | None]]:
+    """The subject of each estimate, its name, itself, and the group that it is of."""
+    kinds = {f"answers by {how}": kind for how, kind in measurement.answers.items()}
+    for of, kind in (*kinds.items(), ("steps", measurement.steps), ("inner", measurement.inner)):
+        if kind is None:
+            continue
+        measures: dict[str, Estimate | None] = {
+            "auroc": kind.auroc,
+            "auroc_within_problems": kind.within,
+            "expected_calibration_error": kind.expected_error,
+            "brier_score": kind.brier,
+            **{f"auroc_of_{by}_alone": area for by, area in kind.alone.items()},
+            **{f"rank_correlation_with_{by}": each for by, each in kind.correlations.items()},
+        }
+        if kind.picks:
+            for pick in ("best", "random", "any"):
+                measures[f"{pick}_is_right"] = getattr(kind.picks, pick)
+        for measure, estimate in measures.items():
+            yield of, measure, estimate, None, None
+        for group in kind.groups:
+            yield of, "auroc", group.auroc, group.by, group.name
+            error = group.expected_error
+            yield of, "expected_calibration_error", error, group.by, group.name
+    if (first := measurement.first_error) is not None:
+        yield "first errors", "f1", first.f1, None, None
+        yield "first errors", "erroneous", first.erroneous, None, None
+        yield "first errors", "correct", first.correct, None, None
+        yield "first errors", "f1_at_0.5", first.f1_at_half, None, None
+        for level, estimate in first.by_level.items():
+            yield "first errors", "f1", estimate, "level", level
+    if (common := commonest(measurement.every)) is not None:
+        yield "scores", "share_of_commonest", common[1], None, None
+
+
 def candidate_rows(rankings: Sequence[Result]) -> Iterator[CandidateRow]:
     """A row for each candidate, best first."""
     for result in rankings:
         for rank, candidate in enumerate(result.completions, 1):
             scores = [score for score in candidate.step_scores if score is not None]
-
-            def by(how: Any, scores: Sequence[float] = scores) -> float | None:
-                return significant(aggregate(scores, how)) if scores else None
-
+            by = {how: significant(aggregate(scores, how)) for how in AGGREGATIONS if scores}
             yield CandidateRow(
                 problem=result.problem.id,
                 candidate=candidate.node[0] + 1,
                 rank=rank,
-                last=by("last"),
-                min=by("min"),
-                prod=by("prod"),
-                mean=by("mean"),
+                last=by.get("last"),
+                min=by.get("min"),
+                prod=by.get("prod"),
+                mean=by.get("mean"),
                 answer=candidate.answer,
                 text=candidate.text,
             )
@@ -101,10 +230,24 @@ def best_rows(rankings: Sequence[Result]) -> Iterator[BestRow]:
         )
 
 
-def write_tables(
-    scored: Scored,
-    measurement: Measurement,
-) -> list[str]:
+def table_of(rows: Sequence[Any], of: type, kind: str) -> bytes:
+    """Rows of a dataclass as `jsonl`, `csv` or `parquet`; raises ConfigError without pyarrow."""
+    if kind != "parquet":
+        return as_table(rows, kind, of).encode()
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigError(
+            f"Parquet files are written by pyarrow, which cannot be used: {error}.",
+            hint=f"Install it: {how_to_install('parquet')}\nOr take the rows as JSONL or CSV.",
+        ) from error
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), stream)
+    return stream.getvalue()
+
+
+def write_tables(scored: Scored, measurement: Measurement) -> list[str]:
     """Write the files; their names without endings. Parquet is written where pyarrow is there."""
     tables: dict[str, tuple[type, Sequence[Any]]] = {
         "steps": (StepRow, [*step_rows(scored.chains, scored.calibration)]),

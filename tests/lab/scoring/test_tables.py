@@ -9,7 +9,7 @@ import pytest
 from tests.lab.scoring.worlds import good, scored_chains
 
 from tts.lab.scoring.measurement import measure
-from tts.lab.scoring.rows import MeasureRow, StepRow, measure_rows, step_rows, table_of
+from tts.lab.scoring.tables import MeasureRow, StepRow, measure_rows, step_rows, table_of
 from tts.search import Calibration
 
 CHAINS = scored_chains(good, 30, labelled="both")
