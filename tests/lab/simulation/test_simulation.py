@@ -146,12 +146,12 @@ def test_a_critique_takes_a_step_of_the_engine_for_each_of_its_tokens():
         engines = servers.pairs[0].verifiers
         verifier = fleet.SimulatedVerifier(servers.server, engines, plain.workload, spec)
         results = await asyncio.gather(*(verifier.score(ScoreCall(prompt)) for _ in range(2)))
-        return results, engines[0].totals, engines[0].cache.held
+        return results, engines[0].totals, engines[0].cache.unavailable
 
-    (first, second), totals, held = run_virtual(score())
+    (first, second), totals, unavailable = run_virtual(score())
     assert first == second, "its length is the prompt's"
     assert totals.steps == first.tokens + 2, "the end is a token, too; one came a step later"
-    assert held == 0
+    assert unavailable == 0
     assert sum(plain.workload.critiques) / 1000 == pytest.approx(100, rel=0.02)
 
 
