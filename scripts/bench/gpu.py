@@ -19,11 +19,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -44,8 +42,6 @@ from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
 from tts.lab.simulation.scenario import simulate
 from tts.runs.run import Run
 from tts.scheduling import ScheduleName
-from tts.serving.server.services import services_of
-from tts.serving.server.state import peek_state
 from tts.session import AsyncSession
 
 RUN_S = 25.0
@@ -130,8 +126,6 @@ def main() -> None:
     report = Report(machine(), name, options.gpu or "h100")
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
-    # vLLM then has /reset_prefix_cache; it listens on loopback, with a key
-    os.environ["VLLM_SERVER_DEV_MODE"] = "1"
     try:
         checkpoints = {role: CHECKPOINTS / f"demo-{role}" for role in SHAPES}
         if options.pair == "random" and not options.dry_run:
@@ -212,7 +206,7 @@ async def measure(
                 await measure_case(options, report, case, file, end)
         except TimeoutError:
             report.failures.append(f"{case.name}: cut off at the end of the time")
-        except (TtsError, OSError) as error:
+        except TtsError as error:
             report.failures.append(f"{case.name}: {error}")
 
 
@@ -229,7 +223,7 @@ async def measure_case(
             if time.monotonic() + RUN_S > end:
                 report.left_out.append(f"{case.name}, {schedule}: no time")
                 continue
-            await asyncio.to_thread(empty_caches, session.deployment)
+            await session.reset_prefix_caches()
             out = options.out / f"{case.name}-{schedule}"
             trees: dict[str, str] = {}
             with suppress(TimeoutError):
@@ -250,17 +244,6 @@ async def measure_case(
 def in_flight(deployment: Deployment, n: int) -> int:
     """Problems at a time: as many as fill the generator."""
     return max(1, deployment.generator.in_flight_requests // n)
-
-
-def empty_caches(deployment: Deployment) -> None:
-    """Empty the prefix caches of both servers; raises OSError if one does not."""
-    for service in services_of(deployment):
-        state = peek_state(service.state_file)
-        if state and service.roles:  # an engine, not the MPS daemon
-            key = {"Authorization": f"Bearer {state.addresses.api_key}"}
-            url = f"{state.addresses.url}/reset_prefix_cache"
-            request = urllib.request.Request(url, headers=key, method="POST")
-            urllib.request.urlopen(request, timeout=30).close()
 
 
 def add_simulated(

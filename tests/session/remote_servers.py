@@ -51,6 +51,9 @@ class FakeServer:
         self.capabilities = known
         return known
 
+    def reset_prefix_cache(self):
+        return False
+
     def generator(self):
         return FakeEndpoint(self, ScriptedGenerator(*self.servers.words))
 

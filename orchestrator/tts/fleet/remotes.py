@@ -123,8 +123,9 @@ class RemoteConnection:
         return self._beside.verifier()
 
     async def reset_prefix_caches(self) -> bool:
-        """False: a server that others use is left as it is."""
-        return False
+        """False where a server cannot keep earlier prefixes from later requests."""
+        servers = self._servers.values()
+        return self._beside is None and all(each.reset_prefix_cache() for each in servers)
 
     async def aclose(self) -> None:
         """End what runs on the connection beside; the servers are closed by the session."""

@@ -45,6 +45,20 @@ async def test_the_ids_asked_and_answered_are_those_of_the_engine(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_prefixes_are_kept_apart_by_a_salt_where_the_server_takes_one(kind):
+    stand_in, salts = StandIn(kind), []
+    async with opened(stand_in) as (server, generator):
+        for _ in range(3):
+            await generator.generate(CALL)
+            await generator.generate(CALL)
+            salts.append({body.get("cache_salt") for body in stand_in.asked[-2:]})
+            assert server.reset_prefix_cache() is (kind == "vllm")
+    assert [len(each) for each in salts] == [1, 1, 1]
+    assert salts[0] == {None}
+    assert len(set.union(*salts)) == (3 if kind == "vllm" else 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_says_what_it_can_do(kind):
     async with StandIn(kind) as url, OpenAIServer(url) as server:
         known = await server.probe()

@@ -115,6 +115,9 @@ class Dialect:
     """What an answer, or an event of a stream, holds."""
     labels: LabelReading | None = None
     prompts: Prompts | None = None
+    salt: str = ""
+    """The field of a request that keeps its prefixes apart from requests with another value of it;
+    empty: there is none."""
     siblings: bool = False
     """Of one request it draws several samples, each by the next seed (see `samples`)."""
     tops: bool = False
@@ -499,6 +502,7 @@ VLLM = Dialect(
     _completion_piece,
     LabelReading("ids", _vllm_labels, _top_labels),
     Prompts(_vllm_prompt_body, _vllm_prompt),
+    salt="cache_salt",
     siblings=True,
     tops=True,
     shapes=_PENALTIES | {"min_p", "min_tokens", "logit_bias"},

@@ -54,6 +54,8 @@ class Http:
         """For people."""
         self.patience_s = patience_s
         """How long a request is sent again."""
+        self.every_request: dict[str, Any] = {}
+        """Fields that the body of every request has besides."""
         self._heartbeat = Heartbeat(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
         self._comes_back = comes_back
@@ -73,13 +75,13 @@ class Http:
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    async def post(self, path: str, body: object) -> Any:
+    async def post(self, path: str, body: dict[str, Any] | None) -> Any:
         """The whole answer to a request. Raises EndpointError; cancelling it ends the request."""
         async with self._answer("POST", path, body) as answer:
             return self._json(await self._whole(answer, path), path)
 
     async def events(
-        self, path: str, body: object, *, closed: bool = False
+        self, path: str, body: dict[str, Any], *, closed: bool = False
     ) -> AsyncGenerator[Any, None]:
         """The events of a streamed answer; see `post`.
 
@@ -131,7 +133,7 @@ class Http:
         self,
         method: str,
         path: str,
-        body: object,
+        body: dict[str, Any] | None,
         total_s: float | None = None,
         *,
         closed: bool = False,
@@ -140,7 +142,7 @@ class Http:
         asked = self._opened().request(
             method,
             self._url.joinpath(path.lstrip("/")),
-            data=None if body is None else _encode(body),
+            data=None if body is None else _encode(body | self.every_request),
             headers={"Connection": "close"} if closed else None,
             timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_S),
             allow_redirects=False,

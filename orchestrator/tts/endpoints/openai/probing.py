@@ -184,7 +184,10 @@ async def _sample(http: Http, dialect: Dialect, model: str, ask: Ask) -> Piece |
 
 
 async def _can(
-    http: Http, path: str, body: object, read: Callable[[Any], object] = lambda answer: None
+    http: Http,
+    path: str,
+    body: dict[str, Any] | None,
+    read: Callable[[Any], object] = lambda answer: None,
 ) -> bool:
     """Whether a request is answered, and in a form that can be read."""
     try:

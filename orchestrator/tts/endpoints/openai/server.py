@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -92,6 +93,14 @@ class OpenAIServer:
             ) from error
         self.capabilities, self._dialect = found
         return self.capabilities
+
+    def reset_prefix_cache(self) -> bool:
+        """Let no further request find the prefixes of earlier ones, without touching those of other
+        clients; False where the server cannot.
+        """
+        if field := self.dialect.salt:
+            self.http.every_request = {field: secrets.token_hex(8)}
+        return bool(field)
 
     async def aclose(self) -> None:
         """End what runs on it."""
