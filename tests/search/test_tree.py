@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.search.cut_short import completions_so_far
 from tts.search.thought import AGGREGATE_DIGITS, Fate, Stop, Thought, aggregate, quantise
-from tts.search.tree import Tree, completions_so_far
+from tts.search.tree import Tree
 
 scores = st.integers(1, 10**4).map(lambda units: quantise(units * 1e-4))
 

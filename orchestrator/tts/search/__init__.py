@@ -31,19 +31,20 @@ from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
 from .calibration import Calibration, Interval, ScoreMap, isotonic
-from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch, ConfidenceWatch
+from .confidence import Confidence, ConfidenceWatch
+from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch
 from .dvts import DvtsConfig, DvtsSearch
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
 from .protocol import Limit, Search, SearchResult
 from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
+from .seeds import SeedOf, node_seed, unit_interval
 from .step_hints import StepHints
 from .step_search import StepSearch
 from .thought import (
     Aggregation,
     Completion,
-    Confidence,
     Expand,
     Fate,
     Generated,
@@ -51,14 +52,11 @@ from .thought import (
     Sampling,
     Score,
     Scored,
-    SeedOf,
     Stop,
     Thought,
     Work,
-    node_seed,
     quantise,
     significant,
-    unit_interval,
 )
 from .tree import Node, Tree
 from .votes import AnswerForm, AnswerOf

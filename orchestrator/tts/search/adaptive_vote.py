@@ -25,7 +25,8 @@ from pydantic import Field
 
 from .protocol import Search
 from .sampling import SampleSearch, SampleSearchConfig
-from .thought import SeedOf, significant
+from .seeds import SeedOf
+from .thought import significant
 from .votes import AnswerOf, Votes
 
 

@@ -25,7 +25,8 @@ from .calibration import Calibration
 from .mcts import MctsConfig, MctsSearch
 from .protocol import Search, SearchResult
 from .rebase import RebaseConfig, RebaseSearch, Rounds
-from .thought import Completion, Generated, NodePath, Scored, SeedOf, Work, significant
+from .seeds import SeedOf
+from .thought import Completion, Generated, NodePath, Scored, Work, significant
 from .tree import Tree
 from .votes import AnswerOf, Votes
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .protocol import Search
-from .thought import Aggregation, Sampling, SeedOf
+from .seeds import SeedOf
+from .thought import Aggregation, Sampling
 from .votes import AnswerOf
 
 

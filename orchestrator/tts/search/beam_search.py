@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from .base import WidthConfig
 from .protocol import Search
 from .pruning import EarlyPruner
+from .seeds import SeedOf
 from .step_hints import StepHints, best_get
 from .step_search import Candidate, Places, Pool, StepSearch
-from .thought import Fate, NodePath, SeedOf
+from .thought import Fate, NodePath
 from .tree import Node
 from .votes import AnswerOf
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 from .base import WidthConfig
 from .protocol import Search
 from .pruning import EarlyPruner
+from .seeds import SeedOf
 from .step_hints import StepHints, best_get
 from .step_search import CandidateState, Places, Pool, StepSearch
-from .thought import Fate, SeedOf
+from .thought import Fate
 from .tree import Node
 from .votes import AnswerOf
 

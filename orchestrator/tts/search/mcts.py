@@ -35,10 +35,11 @@ from pydantic import Field
 
 from .base import StepConfig
 from .protocol import Search
+from .seeds import SeedOf
 from .seen_values import SeenValues
 from .step_hints import StepHints, best_get
 from .step_search import Pool, StepSearch
-from .thought import Completion, Fate, NodePath, SeedOf, significant
+from .thought import Completion, Fate, NodePath, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
 

@@ -21,9 +21,10 @@ from pydantic import Field
 
 from .base import StepConfig
 from .protocol import Search
+from .seeds import SEED_BITS, SeedOf
 from .step_hints import StepHints, best_get
 from .step_search import Pool, StepSearch
-from .thought import SCORE_UNIT, SEED_BITS, Fate, NodePath, SeedOf
+from .thought import SCORE_UNIT, Fate, NodePath
 from .tree import Node
 from .votes import AnswerOf
 

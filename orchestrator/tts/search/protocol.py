@@ -14,8 +14,9 @@ from typing import Literal
 
 from .advice import Decision
 from .ahead import Hints
+from .cut_short import completions_so_far
 from .thought import Completion, Generated, Scored, Work
-from .tree import Tree, completions_so_far
+from .tree import Tree
 
 Limit = Literal["tokens", "deadline"]
 """The limits that may cut a search short: its token budget, or its deadline."""

@@ -18,10 +18,11 @@ from pydantic import Field
 
 from .base import StepConfig
 from .protocol import Search
+from .seeds import SeedOf
 from .seen_values import SeenValues
 from .step_hints import StepHints
 from .step_search import Pool, StepSearch
-from .thought import Completion, Fate, SeedOf
+from .thought import Completion, Fate
 from .tree import Node
 from .votes import AnswerOf
 

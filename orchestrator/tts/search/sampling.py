@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from .base import SearchConfig
 from .protocol import Search
+from .seeds import SeedOf
 from .step_search import Candidate, Pool, StepSearch
-from .thought import Fate, NodePath, SeedOf, Stop, Thought
+from .thought import Fate, NodePath, Stop, Thought
 from .tree import Node, Rank
 from .votes import AnswerOf
 

@@ -26,7 +26,9 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from .base import SearchConfig
+from .cut_short import completions_so_far
 from .protocol import Search, SearchResult
+from .seeds import SeedOf
 from .thought import (
     MAX_SCORE,
     Completion,
@@ -36,12 +38,11 @@ from .thought import (
     NodePath,
     Score,
     Scored,
-    SeedOf,
     Thought,
     Work,
     aggregate,
 )
-from .tree import Node, Rank, Tree, completions_so_far
+from .tree import Node, Rank, Tree
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""

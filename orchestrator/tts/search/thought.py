@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from .confidence import Confidence
+
 NodePath = tuple[int, ...]
 """A node's name: the child indices from the root, which is the empty tuple."""
-
-SeedOf = Callable[[NodePath], int]
-"""The seed of the sample that becomes a node."""
-
-SEED_BITS = 63
-"""Seeds are below 2**63."""
 
 Aggregation = Literal["last", "min", "prod", "mean"]
 """How the step scores along a path become the score of the path."""
 
 SCORE_UNIT = 1e-4
 """Scores are quantised to this when they are locked, so that float noise cannot reorder ties."""
-
-CONFIDENCE_UNIT = 1e-3
-"""Confidences are rounded to this, so that float noise does not move the end of a chain."""
 
 MAX_SCORE = 1.0
 """The best score of a step, and of a path."""
@@ -104,20 +96,6 @@ class Sampling:
     """Most tokens of the thinking before the answer; None: as many as the deployment allows."""
     top_k: int = 0
     min_p: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """What is to be known of a chain's confidence.
-
-    That of a window is the mean of the natural logarithms of its tokens' probabilities, a multiple
-    of CONFIDENCE_UNIT.
-    """
-
-    window: int
-    """Tokens of a window; a shorter chain is one."""
-    floor: float | None
-    """A chain ends at the first token whose window lies below this; None: none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,21 +201,3 @@ def significant(score: float) -> float:
     Rounds through decimal text, so the result does not depend on a platform's logarithm.
     """
     return float(f"{score:.{AGGREGATE_DIGITS}g}")
-
-
-def node_seed(run_seed: int, problem_id: str, node: NodePath, *, consecutive: bool = False) -> int:
-    """A 63-bit seed for the sample that becomes `node` (BLAKE2b of run seed, problem, path).
-
-    `consecutive`: siblings count up from their parent's hash, as a server counts that draws them in
-    one request. Paths with a place below 0, which name the numbers of a search, remain hashes.
-    """
-    if consecutive and node and min(node) >= 0:
-        return (node_seed(run_seed, problem_id, node[:-1]) + node[-1]) % (1 << SEED_BITS)
-    text = f"{run_seed}\x1f{problem_id}\x1f{'.'.join(map(str, node))}"
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
-
-
-def unit_interval(seed: int) -> float:
-    """A seed as a number in (0, 1], uniform over all seeds."""
-    return (seed + 1) / (1 << SEED_BITS)
