@@ -8,11 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.search import Advice, Allocation, Calibration, Decision
-from tts.search.allocation import CUT_SHORT, FEWEST, MAX_SHARE, SETUP, advise, method_of, spend
+from tts.search.allocation import (
+    CUT_SHORT_FACTOR,
+    MAX_ALLOWANCE,
+    MIN_PROBLEMS,
+    SETUP_VOTES,
+    advise,
+    method_of,
+    spend,
+)
 
 EASY = Decision(Advice(votes=1), "vote", 100, 80, chain_tokens=80)
 HARD = replace(EASY, ended_by="allowance", tokens=200)
-NAMES = [f"problem-{place}" for place in range(2 * FEWEST)]
+NAMES = [f"problem-{place}" for place in range(2 * MIN_PROBLEMS)]
 
 
 @st.composite
@@ -56,7 +64,7 @@ def test_a_problem_by_itself_may_take_the_budget_and_no_more():
     alone = Allocation(300, ["a"]).advice("a")
     assert (alone.allowance, alone.cap) == (300, 300)
     assert Allocation(None, NAMES).advice(NAMES[0]) == Advice()
-    assert Allocation(300, NAMES[: FEWEST - 1]).advice(NAMES[0]) == alone
+    assert Allocation(300, NAMES[: MIN_PROBLEMS - 1]).advice(NAMES[0]) == alone
 
 
 def test_what_the_first_stages_have_overspent_the_last_one_saves():
@@ -71,13 +79,13 @@ def test_what_the_first_stages_have_overspent_the_last_one_saves():
 
 @given(st.lists(decisions(), min_size=1, max_size=40), st.integers(50, 3000))
 def test_what_earlier_problems_would_have_taken_is_the_target_at_most(earlier, target):
-    votes, allowance = spend(earlier, target, MAX_SHARE * target)
-    assert 0 <= allowance <= MAX_SHARE * target
+    votes, allowance = spend(earlier, target, MAX_ALLOWANCE * target)
+    assert 0 <= allowance <= MAX_ALLOWANCE * target
 
     def tokens(decision):
-        needed = decision.tokens * (votes + SETUP) / (decision.advice.votes + SETUP)
+        needed = decision.tokens * (votes + SETUP_VOTES) / (decision.advice.votes + SETUP_VOTES)
         if decision.ended_by not in ("vote", "n"):
-            needed *= CUT_SHORT
+            needed *= CUT_SHORT_FACTOR
         return max(decision.first_tokens, min(needed, allowance))
 
     least = fmean(decision.first_tokens for decision in earlier)
@@ -85,7 +93,7 @@ def test_what_earlier_problems_would_have_taken_is_the_target_at_most(earlier, t
 
 
 def test_what_easy_problems_leave_goes_to_hard_ones():
-    advice = advise(Advice(), [EASY, EASY, EASY, HARD] * 10, 200, MAX_SHARE * 200)
+    advice = advise(Advice(), [EASY, EASY, EASY, HARD] * 10, 200, MAX_ALLOWANCE * 200)
     assert advice.allowance > 400
     assert advice.cap > advice.allowance
 

@@ -33,12 +33,12 @@ def test_equal_children_are_visited_in_the_order_of_their_paths():
         child.under_way += 1
 
 
-def test_without_exploration_the_best_mean_is_chosen_and_what_is_spent_is_not():
+def test_without_exploration_the_best_mean_is_chosen_and_what_is_exhausted_is_not():
     parent = places(0.2, 0.9, 0.6)
     for expected in (1, 2, 0):
         child = best_child(parent, 0.0, itself, None)
         assert child is parent.children[expected]
-        child.spent = True
+        child.exhausted = True
     assert best_child(parent, 0.0, itself, None) is None
 
 

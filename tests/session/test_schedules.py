@@ -10,10 +10,12 @@ from tts.problem import Problem
 from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
 from tts.search import SampleSearchConfig
-from tts.search.allocation import FEWEST, Allocation
+from tts.search.allocation import MIN_PROBLEMS, Allocation
 from tts.strategies.catalog import STRATEGIES
 
-PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(FEWEST + amount(0, 20))]
+PROBLEMS = [
+    Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(MIN_PROBLEMS + amount(0, 20))
+]
 AUTO = {"strategy": "auto", "budget_tokens": 60}
 
 

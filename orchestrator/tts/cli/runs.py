@@ -27,7 +27,7 @@ from tts.runs.folder import PROBLEMS
 from tts.runs.groups import is_group
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.session.function_files import names_function, source_of, sources_of
-from tts.strategies.names import STRATEGY_NAMES, TEXTS
+from tts.strategies.names import STRATEGY_NAMES, TEXT_PARAMETERS
 
 from .command import command_line
 from .completion import deployments, runs, strategies, strategies_or_all
@@ -475,7 +475,7 @@ def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, 
         if name in parameters:
             raise typer.BadParameter(f"{name} is given more than once", param_hint="--set")
         try:
-            parameters[name] = value if name in TEXTS else parse_yaml(value)
+            parameters[name] = value if name in TEXT_PARAMETERS else parse_yaml(value)
         except Unreadable as error:
             raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters

@@ -1,4 +1,4 @@
-"""What other packages bring: strategies and datasets, found by their entry points.
+"""Strategies and datasets of other packages, by their entry points.
 
 An entry point is loaded when its name is asked for, so that a broken one disturbs only those who
 use it.
@@ -29,24 +29,24 @@ class PluginGroup:
 
     def find(self, name: str) -> EntryPoint | None:
         """The plug-in of that name, which is not loaded; ConfigError if there are several."""
-        found = [entry for entry in _installed(self.group) if entry.name == name]
-        if len(found) > 1:
+        matches = [entry for entry in _installed(self.group) if entry.name == name]
+        if len(matches) > 1:
             raise ConfigError(
                 f"Several packages have a {self.kind} {name!r}: "
-                f"{', '.join(map(package_of, found))}.",
+                f"{', '.join(map(package_of, matches))}.",
                 hint="Uninstall all of them but one.",
             )
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def load(self, plugin: EntryPoint) -> Any:
-        """What a plug-in refers to; raises ConfigError if it cannot be imported."""
+        """The object that a plug-in refers to; raises ConfigError if it cannot be imported."""
         try:
             return plugin.load()
         except Exception as error:
             raise self.broken(plugin, error) from error
 
     def broken(self, plugin: EntryPoint, error: Exception) -> ConfigError:
-        """What to tell whoever asked for a plug-in that raised an error."""
+        """The error to raise for a plug-in that raised one."""
         return ConfigError(
             f"{self.describe(plugin)} cannot be loaded: {type(error).__name__}: {error}",
             hint=f"Fix or uninstall {package_of(plugin)}.",

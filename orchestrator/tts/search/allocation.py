@@ -25,19 +25,21 @@ from dataclasses import replace
 from .advice import Advice, Decision, Method
 from .calibration import Calibration, Interval
 
-FEWEST = 64
-"""Problems of a run, at least, among which a budget is shared."""
+MIN_PROBLEMS = 64
+"""Fewest problems of a run among which a budget is shared."""
 STAGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """The share of the problems that is solved when each stage ends."""
-MAX_SHARE = 8
-"""Most allowance of a problem in budgets, and most tokens of its tree in allowances."""
+MAX_ALLOWANCE = 8
+"""Most allowance of a problem, in budgets."""
+MAX_TREE = 8
+"""Most tokens of a problem's tree, in allowances."""
 VOTES = (1, 2, 4, 8, 16, 32)
 """Votes that may decide; see `auto.Ending`."""
-CUT_SHORT = 2
-"""How many times its tokens a search would have taken, by estimate, that something cut short."""
-SETUP = 4
-"""What the first completions cost, in votes, by estimate."""
-CHANCE, GOOD = 0.5, 0.7
+CUT_SHORT_FACTOR = 2
+"""Tokens that a search would have taken that something cut short, by estimate, in its own."""
+SETUP_VOTES = 4
+"""Cost of the first completions, in votes, by estimate."""
+CHANCE_AUROC, GOOD_AUROC = 0.5, 0.7
 """Areas under the ROC curve: of scores that say nothing, and of those that MCTS can follow."""
 
 
@@ -52,14 +54,14 @@ class Allocation:
     ) -> None:
         """`budget` is the mean of generated tokens per problem; None: any number.
 
-        `problems` are all that share it; fewer than FEWEST do not.
+        `problems` are all that share it; fewer than MIN_PROBLEMS do not.
         """
         self._budget = budget
         inner = inner_auroc(calibration)
         auroc = inner[0] if inner else None
         self._alone = Advice(method_of(inner), allowance=budget, cap=budget, auroc=auroc)
         self._stages: dict[str, int] = {}
-        if budget is not None and len(problems) >= FEWEST:
+        if budget is not None and len(problems) >= MIN_PROBLEMS:
             for rank, problem in enumerate(sorted(problems, key=_hash)):
                 share = (rank + 1) / len(problems)
                 self._stages[problem] = next(s for s, end in enumerate(STAGES) if share <= end)
@@ -71,7 +73,7 @@ class Allocation:
         return self._stages.get(problem, 0)
 
     def observe(self, problem: str, decision: Decision) -> None:
-        """Take in what came of a problem."""
+        """Take in the decision that came of a problem."""
         self._decisions[problem] = decision
 
     def ready(self, problem: str) -> bool:
@@ -95,11 +97,11 @@ class Allocation:
         assert self._budget is not None
         budget, earlier = self._budget, [self._decisions[each] for each in self._before(stage)]
         if not earlier:
-            most = MAX_SHARE * budget
+            most = MAX_ALLOWANCE * budget
             return replace(self._alone, votes=2, parallel=2, allowance=2 * budget, cap=most)
         rest = budget * len(self._stages) - sum(decision.tokens for decision in earlier)
         target = max(budget / 2, rest / (len(self._stages) - len(earlier)))
-        return advise(self._alone, earlier, target, MAX_SHARE * budget)
+        return advise(self._alone, earlier, target, MAX_ALLOWANCE * budget)
 
 
 def _hash(problem: str) -> bytes:
@@ -107,7 +109,7 @@ def _hash(problem: str) -> bytes:
 
 
 def inner_auroc(calibration: Calibration | None) -> Interval | None:
-    """How well the scores of inner steps tell right chains from wrong ones; None: not measured."""
+    """Area under the ROC curve of inner steps' scores; None: not measured."""
     return (calibration.inner_auroc or calibration.final_auroc) if calibration else None
 
 
@@ -119,9 +121,9 @@ def method_of(inner: Interval | None) -> Method:
     independent, and vote with the probabilities of their ends. MCTS does so by itself as long as
     all scores of a problem are equal.
     """
-    if inner is None or inner[1] >= GOOD:
+    if inner is None or inner[1] >= GOOD_AUROC:
         return "mcts"
-    return "rebase" if inner[1] > CHANCE else "vote"
+    return "rebase" if inner[1] > CHANCE_AUROC else "vote"
 
 
 def advise(alone: Advice, earlier: Sequence[Decision], target: float, most: int) -> Advice:
@@ -138,7 +140,7 @@ def advise(alone: Advice, earlier: Sequence[Decision], target: float, most: int)
         width=width,
         parallel=min(2, width),
         allowance=allowance,
-        cap=max(most, MAX_SHARE * allowance),
+        cap=max(most, MAX_TREE * allowance),
     )
 
 
@@ -156,9 +158,9 @@ def spend(decisions: Sequence[Decision], target: float, most: int) -> tuple[int,
     """
 
     def cost(decision: Decision, votes: int, allowance: float) -> float:
-        needed = decision.tokens * (votes + SETUP) / (decision.advice.votes + SETUP)
+        needed = decision.tokens * (votes + SETUP_VOTES) / (decision.advice.votes + SETUP_VOTES)
         if decision.ended_by not in ("vote", "n"):
-            needed *= CUT_SHORT
+            needed *= CUT_SHORT_FACTOR
         return max(decision.first_tokens or decision.tokens, min(needed, allowance))
 
     def mean(votes: int, allowance: float) -> float:

@@ -26,7 +26,7 @@ from .mcts import MctsConfig, MctsSearch
 from .protocol import Search, SearchResult
 from .rebase import RebaseConfig, RebaseSearch, Rounds
 from .seeds import SeedOf
-from .thought import Completion, Generated, NodePath, Scored, Work, significant
+from .thought import Completion, Generated, Scored, Work, significant
 from .tree import Tree
 from .votes import AnswerOf, Votes
 
@@ -87,8 +87,8 @@ class AutoSearch(Search):
         if isinstance(result, Scored) and node and node.thought and node.score is None:
             self._ending.critiques.add(result)
         self._search.tell(result)
-        if ended := self._search.result():
-            self._end(ended.completions, self._ending.by)
+        if outcome := self._search.result():
+            self._end(outcome.completions, self._ending.by)
 
     def result(self) -> SearchResult | None:
         """The completions, best first."""
@@ -125,7 +125,7 @@ class AutoSearch(Search):
         self._result = SearchResult(completions, self.tree, decision=decision)
 
     def _mean_length(self, completions: Sequence[Completion]) -> int | None:
-        chains = [self.tree.chain(done.node) for done in completions]
+        chains = [self.tree.chain(each.node) for each in completions]
         tokens = [len(node.thought.token_ids) for chain in chains for node in chain if node.thought]
         return round(sum(tokens) / len(chains)) if chains else None
 
@@ -140,19 +140,19 @@ class Ending:
         """What the verifier wrote, which counts like what was generated."""
         self.advice = advice
         self._votes = votes
-        self._voted: set[NodePath] = set()
+        self._voters = 0
+        """Completions so far."""
 
     def reached(self, completions: Sequence[Completion], tokens: int, full: bool = False) -> bool:
-        """Whether to end now that these are complete, too, and the tree search wrote so much.
+        """Whether to end now that these are complete, too, and the tree has so many tokens.
 
         There must be a completion. The votes are those of `adaptive_vote`, each with a weight by
         which `votes` unanimous ones decide, approximately.
         """
-        for done in completions:
-            if done.node not in self._voted:
-                self._voted.add(done.node)
-                self._votes.add(done.text, done.weight)
-        if not self._voted:
+        for completion in completions:
+            self._votes.add(completion.text, completion.weight)
+        self._voters += len(completions)
+        if not self._voters:
             return False
         tokens += self.critiques.tokens
         if self.first_tokens is None:
@@ -163,6 +163,6 @@ class Ending:
             self.by = "vote"
         elif self.advice.allowance is not None and tokens >= self.advice.allowance:
             self.by = "allowance"
-        elif not first and len(self._voted) >= UNANSWERED:
+        elif not first and self._voters >= UNANSWERED:
             self.by = "no votes"
         return full or self.by != "n"

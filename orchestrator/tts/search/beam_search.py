@@ -51,7 +51,7 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
         self._kept = config.n // config.beam_width
         self._completed: list[Node] = []
         self.pruner = EarlyPruner(self)
-        self.hints = StepHints(self, best_get(config.beam_width, kept=self._kept))
+        self.hints = StepHints(self, best_get(config.beam_width, places=self._kept))
         self._open((child,) for child in range(config.n))
 
     def places(self, pool: Pool) -> Places:
@@ -64,9 +64,8 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
 
     def _decide(self, pool: Pool) -> None:
         beams = [candidate.end for candidate in self.places(pool).winners]
-        active, ended = pool.active_and_ended
-        self._completed += ended
-        for node in active:
+        self._completed += pool.final_ends
+        for node in pool.active_ends:
             node.fate = Fate.PRUNED
         for node in beams:
             node.fate = Fate.EXPANDED

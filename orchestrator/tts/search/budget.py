@@ -13,7 +13,7 @@ so far, these are told first; what is written about the last thoughts may go bey
 the tree is a function of the seeds and the budget, and a search that stays within its
 budget grows the same tree without one.
 
-Requests whose answers would not be part of the tree are not made, as far as that can be foreseen:
+Requests whose answers would not be part of the tree are not made, as far as one can tell:
 `FIRST` go out at once, then, once a thought shows what it costs, and its score where the verifier
 writes, as many as fit into what is left at that cost. So the engines generate what the budget says,
 and at most `FIRST` or what differs from that mean beyond it. An expansion's place in the order is
@@ -62,29 +62,29 @@ class BudgetedSearch(Search):
         self._inner = inner
         self._budget = self._left = tokens
         self._writes = writes
-        self._told = 0
+        self._expansions = 0
         """Expansions that are part of the tree."""
-        self._written = 0
-        """Their tokens."""
-        self._scores = 0
+        self._tree_tokens = 0
+        """Tokens of the expansions that are part of the tree."""
+        self._score_requests = 0
         """Scores that were asked for."""
-        self._scored = 0
+        self._scores = 0
         """Scores that were told."""
         self._critiques = Critiques()
-        """What the verifier wrote for them."""
-        self._out = 0
+        """What the verifier wrote for the scores."""
+        self._in_flight = 0
         """Expansions that have gone out and have not been told."""
-        self._held: deque[Expand] = deque()
+        self._waiting: deque[Expand] = deque()
         """Expansions that were asked for and have not gone out, oldest first."""
         self._asks: list[Work] = []
-        self._lost = 0
+        self._lost_tokens = 0
         """Tokens of answers that did not become part of the tree."""
         self._late: set[NodePath] = set()
         """Expansions that had gone out, unanswered, when the budget was spent."""
-        self._asked: dict[_Key, None] = {}
-        """Requests of the search without an answer so far, in the order of asking."""
-        self.hints = BudgetedHints(inner, self._asked, guesses=guesses)
-        self._arrived: dict[_Key, Generated | Scored] = {}
+        self._unanswered: dict[_Key, None] = {}
+        """Requests that the search waits for, in the order of asking."""
+        self.hints = BudgetedHints(inner, self._unanswered, guesses=guesses)
+        self._answers: dict[_Key, Generated | Scored] = {}
         """Answers that wait for those asked for before them."""
         self._result: SearchResult | None = None
         self._take_asks()
@@ -97,12 +97,12 @@ class BudgetedSearch(Search):
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
         key = isinstance(result, Scored), result.node
-        if self._result is None and key in self._asked:
-            self._arrived.setdefault(key, result)
+        if self._result is None and key in self._unanswered:
+            self._answers.setdefault(key, result)
             self._tell_in_order()
         elif isinstance(result, Generated) and result.node in self._late:
             self._late.discard(result.node)
-            self._lost += _tokens(result)
+            self._lost_tokens += _tokens(result)
 
     def result(self) -> SearchResult | None:
         """The search's own result, or its result so far when the budget was spent."""
@@ -110,54 +110,56 @@ class BudgetedSearch(Search):
 
     def stop(self) -> SearchResult:
         """See Search."""
-        waiting = (_tokens(each) for each in self._arrived.values() if isinstance(each, Generated))
+        waiting = (_tokens(each) for each in self._answers.values() if isinstance(each, Generated))
         self._result = self._result or replace(
-            self._inner.stop(), lost_tokens=self._lost + sum(waiting)
+            self._inner.stop(), lost_tokens=self._lost_tokens + sum(waiting)
         )
         self._asks.clear()
         return self._result
 
     def _tell_in_order(self) -> None:
         """Tell the search all that is due, and end it when that was the last."""
-        while self._result is None and (key := self._next()) in self._arrived:
+        while self._result is None and (key := self._next()) in self._answers:
             assert key is not None
-            del self._asked[key]
-            result = self._arrived.pop(key)
+            del self._unanswered[key]
+            result = self._answers.pop(key)
             if isinstance(result, Scored):
                 self._pay_critique(result)
             elif not self._pay(result):
                 continue
             self._inner.tell(result)
             self._take_asks()
-        if self._result is None and not self._left and not self._asked:
-            self._result = replace(self._inner.stop(), limit="tokens", lost_tokens=self._lost)
+        if self._result is None and not self._left and not self._unanswered:
+            self._result = replace(
+                self._inner.stop(), limit="tokens", lost_tokens=self._lost_tokens
+            )
 
     def _next(self) -> _Key | None:
-        """What is told next: the oldest, but scores before an expansion that may not fit too."""
-        key = next(iter(self._asked), None)
-        if key and isinstance(result := self._arrived.get(key), Generated):
+        """The request to tell next: the oldest, but scores before what may not fit beside them."""
+        key = next(iter(self._unanswered), None)
+        if key and isinstance(result := self._answers.get(key), Generated):
             tokens = _tokens(result)
             if self._left - self._set_aside < tokens <= self._left:
-                return next(other for other in self._asked if other[0])
+                return next(other for other in self._unanswered if other[0])
         return key
 
     def _pay(self, result: Generated) -> bool:
         """Take an expansion's tokens from the budget; False if they do not fit."""
         tokens = _tokens(result)
         fits = tokens <= self._left
-        self._out -= 1
+        self._in_flight -= 1
         if fits:
-            self._told += 1
-            self._written += tokens
+            self._expansions += 1
+            self._tree_tokens += tokens
             self._spend(tokens)
         else:
-            self._lost += tokens
+            self._lost_tokens += tokens
             self._spend(self._left)
         return fits
 
     def _pay_critique(self, result: Scored) -> None:
         """Take what the verifier wrote from the budget."""
-        self._scored += 1
+        self._scores += 1
         self._spend(self._critiques.add(result))
 
     def _spend(self, tokens: int) -> None:
@@ -166,10 +168,10 @@ class BudgetedSearch(Search):
         if self._left:
             return
         self.hints.is_spent = True
-        self._held.clear()
-        for key in [key for key in self._asked if not key[0]]:
-            if isinstance(answer := self._arrived.get(key), Generated):
-                self._lost += _tokens(answer)
+        self._waiting.clear()
+        for key in [key for key in self._unanswered if not key[0]]:
+            if isinstance(answer := self._answers.get(key), Generated):
+                self._lost_tokens += _tokens(answer)
             else:
                 self._late.add(key[1])
             self._withdraw(key)
@@ -177,29 +179,29 @@ class BudgetedSearch(Search):
     @property
     def _critique(self) -> int:
         """The mean tokens that a score took."""
-        return self._critiques.tokens // self._scored if self._scored else 0
+        return self._critiques.tokens // self._scores if self._scores else 0
 
     @property
     def _set_aside(self) -> int:
-        """What the scores will take that have been asked for and not told."""
-        return self._critique * sum(scores for scores, _ in self._asked)
+        """Tokens that the scores will take that have been asked for and not told."""
+        return self._critique * sum(scores for scores, _ in self._unanswered)
 
     def _release(self) -> None:
         """Let those expansions go out that are expected to fit into what is left; one at least."""
-        spent = self._written + self._critique * self._scores
-        unknown = self._writes and not self._scored and self._scores
-        if not spent:
+        cost = self._tree_tokens + self._critique * self._score_requests
+        unknown = self._writes and not self._scores and self._score_requests
+        if not cost:
             fitting = FIRST
         elif unknown:  # what a score costs
-            fitting = FIRST - self._told
+            fitting = FIRST - self._expansions
         else:
-            fitting = (self._left - self._set_aside) * self._told // spent
-        waits = any(scores for scores, _ in self._asked) and (self._critique or unknown)
-        while self._held and self._out < max(0 if waits else 1, fitting):
-            work = replace(self._held.popleft(), most=self._left)
-            self._asked[False, work.node] = None
+            fitting = (self._left - self._set_aside) * self._expansions // cost
+        waits = any(scores for scores, _ in self._unanswered) and (self._critique or unknown)
+        while self._waiting and self._in_flight < max(0 if waits else 1, fitting):
+            work = replace(self._waiting.popleft(), most=self._left)
+            self._unanswered[False, work.node] = None
             self._asks.append(work)
-            self._out += 1
+            self._in_flight += 1
 
     def _take_asks(self) -> None:
         """Collect what the search wants after what it was told last, in its order."""
@@ -213,10 +215,10 @@ class BudgetedSearch(Search):
             if isinstance(work, Expand) and not self._left:
                 continue
             if isinstance(work, Expand):
-                self._held.append(work)
+                self._waiting.append(work)
             else:
-                self._scores += 1
-                self._asked[True, work.node] = None
+                self._score_requests += 1
+                self._unanswered[True, work.node] = None
                 self._asks.append(work)
         self._release()
         if self._result:
@@ -224,8 +226,8 @@ class BudgetedSearch(Search):
 
     def _withdraw(self, key: _Key) -> None:
         """Forget what was asked for: no answer to it will be told."""
-        self._asked.pop(key, None)
-        self._arrived.pop(key, None)
+        self._unanswered.pop(key, None)
+        self._answers.pop(key, None)
         self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]
 
 
@@ -263,7 +265,7 @@ class Critiques:
         self._counted: set[bytes | NodePath] = set()
 
     def add(self, scored: Scored) -> int:
-        """Count the tokens of a score; how many are new."""
+        """Count the tokens of a score; returns how many are new."""
         key = scored.request or scored.node
         if key in self._counted:
             return 0

@@ -14,10 +14,10 @@ LEAST = -100.0
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """What is to be known of a chain's confidence.
+    """A request for a chain's confidence, which is that of its weakest window.
 
-    That of a window is the mean of the natural logarithms of its tokens' probabilities, a multiple
-    of CONFIDENCE_UNIT.
+    A window's is the mean of the natural logarithms of its tokens' probabilities, a multiple of
+    CONFIDENCE_UNIT.
     """
 
     window: int
@@ -38,7 +38,7 @@ class ConfidenceWatch:
         """Whether a window fell below the floor."""
 
     def take(self, log_probs: Sequence[float]) -> int:
-        """Take in the next tokens' log-probabilities; how many of them belong to the chain."""
+        """Take in the next tokens' log-probabilities; returns how many belong to the chain."""
         window, floor = self._request.window, self._request.floor
         for place, value in enumerate(log_probs):
             if self.cut:

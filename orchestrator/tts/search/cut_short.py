@@ -17,7 +17,7 @@ def completions_so_far(
     tree.drop(lambda path: tree[path].thought is None)
     parents = {node.path[:-1] for node in tree}
     ends = [node for node in tree if node.path not in parents and node.fate is not Fate.PRUNED]
-    ended = [node for node in ends if node.thought and not node.thought.goes_on]
+    final = [node for node in ends if node.thought and not node.thought.goes_on]
     for node in tree:
         if node.path in parents and node.fate in (Fate.OPEN, Fate.COMPLETED):
             node.fate = Fate.EXPANDED  # completed: by its search; a sample went on from there
@@ -25,11 +25,11 @@ def completions_so_far(
         node.fate = Fate.PRUNED
 
     def rank(node: Node) -> tuple[bool, float, float, NodePath]:
-        unscored = not tree.scored(node.path)
+        unscored = not tree.counted_nodes(node.path)
         value = 0.0 if unscored else tree.path_score(node.path, how)
         return unscored, -value, -(node.score or 0.0), node.path
 
-    ranked = sorted(ended or ends, key=rank)
+    ranked = sorted(final or ends, key=rank)
     for node in ranked[n:] if n else []:
         node.fate = Fate.SURPLUS
     for node in ranked[:n]:

@@ -47,7 +47,7 @@ class DvtsSearch(StepSearch[DvtsConfig]):
         """The completions of each subtree that has come to its end."""
         width = config.beam_width
         self.pruner = EarlyPruner(self, self._goes_on)
-        self.hints = StepHints(self, best_get(width, kept=1))
+        self.hints = StepHints(self, best_get(width, places=1))
         for subtree in range(config.n // width):
             first = subtree * width
             self._open(((child,) for child in range(first, first + width)), key=subtree)

@@ -72,7 +72,7 @@ class NodeVisits:
     node: Node
     pool: Pool | None = None
     """The pool in which it grew; None for the root, whose node is not part of the tree."""
-    ended: bool = False
+    is_end: bool = False
     """Whether its chain ends there."""
     visits: int = 1
     """Number of simulations that went through it and ended; its own score counts as one."""
@@ -84,7 +84,7 @@ class NodeVisits:
     children: list[NodeVisits] = field(default_factory=list)
     opening: int = 0
     """Children that are awaited."""
-    spent: bool = False
+    exhausted: bool = False
     """Whether a simulation has ended there; none goes there again."""
 
 
@@ -121,7 +121,7 @@ class MctsSearch(StepSearch[MctsConfig]):
         """Completed chains that `may_end` has seen; tokens of the tree."""
         # most of the time, the best of the new children gets the next child; a later simulation may
         # turn to any node that has no children yet
-        self.hints = StepHints(self, best_get(1, kept=1), self._unexpanded.keys())
+        self.hints = StepHints(self, best_get(1, places=1), self._unexpanded.keys())
         self._next_wave()
 
     def _decide(self, pool: Pool) -> None:
@@ -135,9 +135,9 @@ class MctsSearch(StepSearch[MctsConfig]):
             self._values.extend(value)
             new = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
             self._tokens += sum(len(node.thought.token_ids) for node in new if node.thought)
-            child = NodeVisits(candidate.end, pool, ended=not candidate.active, total=value)
+            child = NodeVisits(candidate.end, pool, is_end=not candidate.active, total=value)
             place.children.append(child)
-            if child.ended:
+            if child.is_end:
                 self._ends.append(candidate.end)
             else:
                 self._unexpanded[candidate.end.path] = candidate.end
@@ -185,7 +185,7 @@ class MctsSearch(StepSearch[MctsConfig]):
         while child := self._choose(simulation[-1]):
             child.under_way += 1
             simulation.append(child)
-            if child.ended:
+            if child.is_end:
                 self._complete(simulation)
                 return
         simulation[-1].opening += 1
@@ -204,7 +204,7 @@ class MctsSearch(StepSearch[MctsConfig]):
     def _complete(self, simulation: Simulation) -> None:
         """The simulation has come to the end of a chain, whose score is its value."""
         end = simulation[-1]
-        end.spent = True
+        end.exhausted = True
         self._completed.append(end.node)
         value = self._path_score(end.node)
         for place in simulation[1:]:
@@ -238,13 +238,13 @@ def best_child(
     normalised: Callable[[float, int], float],
     prospect: float | None,
 ) -> NodeVisits | None:
-    """The best child by PUCT among those that are not spent; None if a new one is better.
+    """The best child by PUCT among those that are not exhausted; None if a new one is better.
 
     Of children that N visits went to in all, one with n visits of mean value q has the bound
     q + exploration * sqrt(N) / (1 + n); `normalised` brings a sum of values to the scale of q. A
     new child has the same bound with q = `prospect` and n = the number of children, for they are
-    what this choice has led to; None: there may be none, unless all children are spent. Ties go to
-    the child with the best score, then to the first path, and to a new child last.
+    what this choice has led to; None: there may be none, unless all children are exhausted. Ties go
+    to the child with the best score, then to the first path, and to a new child last.
     """
     visits = sum(child.visits + child.under_way for child in place.children) + place.opening
 
@@ -257,7 +257,7 @@ def best_child(
         value = normalised(child.total, child.visits) / own
         return -bound(value, own), -child.node.score, child.node.path
 
-    best = min((child for child in place.children if not child.spent), key=order, default=None)
+    best = min((child for child in place.children if not child.exhausted), key=order, default=None)
     if best is None or prospect is None:
         return best
     another = bound(prospect, len(place.children) + place.opening)

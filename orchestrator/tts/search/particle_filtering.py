@@ -56,12 +56,12 @@ class ParticleSearch(StepSearch[ParticleConfig]):
         """Last steps in list order; None while its candidate grows."""
         self._log_weights = [0.0] * config.n
         # which particles are drawn anew, and how often, cannot be guessed: one child each
-        self.hints = StepHints(self, best_get(1, kept=config.n))
+        self.hints = StepHints(self, best_get(1, places=config.n))
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
-        grown = iter(pool.ends)
-        particles = [particle or next(grown) for particle in self._particles]
+        ends = iter(pool.ends)
+        particles = [particle or next(ends) for particle in self._particles]
         for place, particle in enumerate(particles):
             self._log_weights[place] += (
                 log_odds(self._path_score(particle)) / self.config.weight_temperature
@@ -82,8 +82,8 @@ class ParticleSearch(StepSearch[ParticleConfig]):
         for particle in particles:
             particle.fate = Fate.PRUNED
         point = self._seed((-1, pool.iteration)) / 2**SEED_BITS
-        drawn = systematic(weights, point)
-        return [p for p, times in zip(particles, drawn, strict=True) for _ in range(times)]
+        draws = systematic(weights, point)
+        return [p for p, times in zip(particles, draws, strict=True) for _ in range(times)]
 
     def _move_on(self, pool: Pool, particles: list[Node]) -> None:
         """Every active particle grows a candidate; copies become children 0, 1, ..."""
@@ -128,11 +128,11 @@ def effective_sample_size(weights: Sequence[float]) -> float:
 def systematic(weights: Sequence[float], point: float) -> list[int]:
     """How often each particle is drawn: n draws at (point + i)/n, `point` in [0, 1)."""
     n = len(weights)
-    drawn = [0] * n
+    draws = [0] * n
     particle, reached = 0, weights[0]
     for draw in range(n):
         while (point + draw) / n >= reached and particle < n - 1:
             particle += 1
             reached += weights[particle]
-        drawn[particle] += 1
-    return drawn
+        draws[particle] += 1
+    return draws

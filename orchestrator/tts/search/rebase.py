@@ -87,8 +87,8 @@ class RebaseSearch(StepSearch[RebaseConfig]):
     def _decide(self, pool: Pool) -> None:
         for candidate in pool.ranked:
             self._values.extend(candidate.expected_score)
-        active, ended = pool.active_and_ended
-        self._completed += ended
+        active = pool.active_ends
+        self._completed += pool.final_ends
         shares = self._shares([self._path_score(node) for node in active])
         for node, share in zip(active, shares, strict=True):
             node.fate = Fate.EXPANDED if share else Fate.PRUNED

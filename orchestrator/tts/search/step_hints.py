@@ -21,9 +21,9 @@ Shares = Callable[[Sequence[float]], list[int]]
 """How many children the candidates of one pool with these scores, best first, would get."""
 
 
-def best_get(children: int, *, kept: int) -> Shares:
-    """The shares where only the best `kept` candidates get children, so many each."""
-    return lambda scores: [children if place < kept else 0 for place in range(len(scores))]
+def best_get(children: int, *, places: int) -> Shares:
+    """The shares where the best candidates, as many as there are places, get so many children."""
+    return lambda scores: [children if place < places else 0 for place in range(len(scores))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,17 @@ class StepHints(Hints):
     def _parents(self, pool: Pool) -> Iterator[_Parent]:
         """The pool's candidates that may be expanded, each with its chance.
 
-        Of the m candidates that compete, k would be kept. One that is r-th of the s that are scored
+        Of the m candidates that compete, k take places. One that is r-th of the s that are scored
         so far is expected to end up (m + 1) / (s + 1) * r-th: order statistics of draws from one
-        distribution. Of the others, k / m will be kept.
+        distribution. Of the others, k / m take places.
         """
         competing = len(pool.candidates) - pool.inactive
-        kept = self._expected_to_be_kept(competing)
-        scored = [candidate.end.path for candidate in pool.ranked_active]
-        places = {path: place for place, path in enumerate(scored, start=1)}
-        spread = kept * (len(scored) + 1) / (competing + 1)
+        places = self._places_of(competing)
+        ranks = {node.path: rank for rank, node in enumerate(pool.active_ends, start=1)}
+        spread = places * (len(ranks) + 1) / (competing + 1)
         for candidate in self._rivals(pool):
             path = candidate.end.path
-            chance = spread / places[path] if path in places else kept / competing
+            chance = spread / ranks[path] if path in ranks else places / competing
             score = candidate.expected_score
             yield _Parent(path, min(1.0, chance), score, pool.key, pool.iteration)
 
@@ -122,12 +121,12 @@ class StepHints(Hints):
         Each has n rivals, and its score is taken to be that above.
         """
         n = self._search.config.n
-        kept = self._expected_to_be_kept(n) if answered else 0
+        places = self._places_of(n) if answered else 0
         return [
-            _Parent(node, above.chance * kept / n, above.score, above.key, above.iteration + 1)
+            _Parent(node, above.chance * places / n, above.score, above.key, above.iteration + 1)
             for node, above in answered
         ]
 
-    def _expected_to_be_kept(self, candidates: int) -> int:
+    def _places_of(self, candidates: int) -> int:
         """How many of this number of candidates would get children if their scores were equal."""
         return sum(share > 0 for share in self._shares([UNKNOWN_SCORE] * candidates))

@@ -92,10 +92,14 @@ class Pool:
         return [candidate.end for candidate in self.candidates]
 
     @property
-    def active_and_ended(self) -> tuple[list[Node], list[Node]]:
-        """The last steps of the ready candidates' active and ended chains, each in rank order."""
-        active = [candidate.end for candidate in self.ranked_active]
-        return active, [candidate.end for candidate in self.ranked if not candidate.active]
+    def active_ends(self) -> list[Node]:
+        """The last steps of the ready chains that can go on, in rank order."""
+        return [candidate.end for candidate in self.ranked_active]
+
+    @property
+    def final_ends(self) -> list[Node]:
+        """The last steps of the ready chains that cannot go on, in rank order."""
+        return [candidate.end for candidate in self.ranked if not candidate.active]
 
 
 @dataclass(slots=True, eq=False)
@@ -321,7 +325,7 @@ class StepSearch(Search, Generic[AnyConfig]):
         """The last step, or where the aggregation needs them the new steps that are judged."""
         end = candidate.end.path
         every_step = candidate.pool.whole and self.config.agg_strategy != "last"
-        return self.tree.judged(end, candidate.start) if every_step else [end]
+        return self.tree.judged_nodes(end, candidate.start) if every_step else [end]
 
     def _rank_candidate(self, candidate: Candidate) -> None:
         """Place a candidate that waits for nothing more among those of its pool."""

@@ -1,4 +1,4 @@
-"""The values of a search: thoughts, paths, seeds, fates, scores."""
+"""The values of a search: thoughts, paths, fates, scores; requests and their answers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Thought:
     """Whether it belongs to what the model thinks before its answer. A chain whose last thought
     does has no answer."""
     confidence: float | None = None
-    """That of the chain's weakest window, at its last thought, where its search asks for it."""
+    """The confidence of the chain's weakest window, at its last thought, where its search asks for
+    it."""
 
     @property
     def blank(self) -> bool:
@@ -121,9 +122,9 @@ class Score:
     """Score the path that ends in `node` (the score of its last step).
 
     The verifier reads the steps of the path that have text, each as a turn; with `own_turn` the
-    last step is a turn even without text. Such a node need not have been generated. `may_be_pruned`
-    says that the score may turn out not to be needed (`Search.needs`), because siblings may outrank
-    the node whatever its score is.
+    last step is a turn even without text. Such a node need not have been generated. With
+    `may_be_pruned` siblings may outrank the node whatever its score is, so that the score turns out
+    not to be needed (`Hints.needs`).
     """
 
     node: NodePath

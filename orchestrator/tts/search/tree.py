@@ -1,4 +1,4 @@
-"""The tree of one problem: nodes by path, its digest, and the completions of a search cut short."""
+"""The tree of one problem: nodes by path, their scores and ranks, and its digest."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Tree:
 
     @property
     def tokens(self) -> int:
-        """The number of generated tokens in it."""
+        """The number of generated tokens."""
         return sum(len(node.thought.token_ids) for node in self if node.thought)
 
     def get(self, path: NodePath) -> Node | None:
@@ -89,16 +89,16 @@ class Tree:
         return [self._nodes[path[:depth]] for depth in range(1, len(path) + 1)]
 
     def text(self, path: NodePath) -> str:
-        """What the generator wrote from the root to `path`, without its thinking."""
+        """Text that the generator wrote from the root to `path`, without its thinking."""
         thoughts = (node.thought for node in self.chain(path))
         return "".join(each.text for each in thoughts if each and not each.thinking)
 
     def thinking(self, path: NodePath) -> str:
-        """What it thought before that."""
+        """Text of the thinking from the root to `path`."""
         thoughts = (node.thought for node in self.chain(path))
         return "".join(each.text for each in thoughts if each and each.thinking)
 
-    def judged(self, path: NodePath, start: int = 1) -> list[NodePath]:
+    def judged_nodes(self, path: NodePath, start: int = 1) -> list[NodePath]:
         """The nodes from a depth to `path` that are scored: answers' steps, and the last one."""
         return [
             node.path
@@ -107,18 +107,12 @@ class Tree:
         ]
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
-        """The value that a search gives a path: the aggregate of `values(path)`.
-
-        With `last` it is the value of the step itself, where it has a score.
-        """
-        node = self._nodes[path]
-        if how == "last" and node.score is not None:
-            return self.value(node)
-        return aggregate(self.values(path), how)
+        """The value that a search gives a path: the aggregate of the values that count."""
+        return aggregate(list(map(self.value, self._aggregated(path, how))), how)
 
     def values(self, path: NodePath) -> list[float]:
         """The values of the scores that count along `path`, from the first step on."""
-        return list(map(self.value, self.scored(path)))
+        return list(map(self.value, self.counted_nodes(path)))
 
     def value(self, node: Node) -> float:
         """The probability that a node's score stands for; without a calibration, the score."""
@@ -134,30 +128,33 @@ class Tree:
         best = self.calibration
         return max(best.final(MAX_SCORE), best.inner(MAX_SCORE)) if best else MAX_SCORE
 
-    def scored(self, path: NodePath) -> list[Node]:
+    def counted_nodes(self, path: NodePath) -> list[Node]:
         """The nodes along `path` whose scores count, from the first step on.
 
         A step without text is scored as the chain without it, so its score counts only if that
         chain has none of its own: because its last step was not scored, or because no step of the
         path says anything.
         """
-        counted: list[Node] = []
-        unsaid: list[Node] = []
-        unscored = False  # whether something was said that no score has judged
+        nodes: list[Node] = []
+        blank: list[Node] = []
+        unscored = False  # whether there is text that no score has judged
         for node in self.chain(path):
             unscored = unscored or (node.thought is not None and not node.thought.blank)
             if node.score is None:
                 continue
-            (counted if unscored else unsaid).append(node)
+            (nodes if unscored else blank).append(node)
             unscored = False
-        return counted or unsaid[:1]
+        return nodes or blank[:1]
+
+    def _aggregated(self, path: NodePath, how: Aggregation) -> list[Node]:
+        """The nodes whose scores are aggregated: with `last` the step itself, if it has one."""
+        node = self._nodes[path]
+        return [node] if how == "last" and node.score is not None else self.counted_nodes(path)
 
     def completion(self, path: NodePath, how: Aggregation) -> Completion:
         """The completion that a path makes: its score is the verifier's own, if there is any."""
-        scores = [node.score for node in self.scored(path) if node.score is not None]
-        own = self._nodes[path].score
-        if how == "last" and own is not None:
-            scores = [own]
+        nodes = self._aggregated(path, how)
+        scores = [node.score for node in nodes if node.score is not None]
         if not scores:
             return Completion(path, self.text(path), None)
         probability = self.path_score(path, how) if self.calibration else None

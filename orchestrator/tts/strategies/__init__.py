@@ -5,5 +5,5 @@
 | strategy | `Strategy`: a search with a name, its parameters, and how completions vote |
 | catalog | the built-in strategies and those of other packages; finding one by name |
 | names | the built-in names for help texts: importing it costs nothing |
-| parameters | what is given, what the deployment says, what a strategy does by itself |
+| parameters | values from the caller, the deployment, the strategy's defaults |
 """

@@ -206,8 +206,8 @@ def _load_plugin(plugin: EntryPoint) -> Strategy:
         raise PLUGINS.broken(plugin, error) from error
     if isinstance(strategy, Strategy) and strategy.name == plugin.name:
         return strategy
-    found = f"one named {strategy.name!r}" if isinstance(strategy, Strategy) else repr(strategy)
+    other = f"one named {strategy.name!r}" if isinstance(strategy, Strategy) else repr(strategy)
     raise ConfigError(
-        f"{PLUGINS.describe(plugin)} must give a Strategy named {plugin.name!r}, not {found:.60}.",
+        f"{PLUGINS.describe(plugin)} must give a Strategy named {plugin.name!r}, not {other:.60}.",
         hint=f"Fix or uninstall {package_of(plugin)}.",
     )

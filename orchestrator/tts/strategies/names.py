@@ -16,5 +16,5 @@ STRATEGY_NAMES = (
     "auto",
 )
 """The names in the order of the catalog; a test compares the two."""
-TEXTS = ("answer_regex", "answer_schema")
-"""Parameters that are taken as they are typed: as YAML `[0-9]+` would be no text."""
+TEXT_PARAMETERS = ("answer_regex", "answer_schema")
+"""Parameters that are read as they are typed: as YAML `[0-9]+` would be no text."""

@@ -1,4 +1,4 @@
-"""A strategy's parameters: what is given, else what the deployment says, else its defaults."""
+"""A strategy's parameters: values from the caller, else from the deployment, else defaults."""
 
 from __future__ import annotations
 
@@ -17,54 +17,57 @@ from tts.constraints import answer_constraint
 from tts.search import SearchConfig
 
 from .catalog import STRATEGIES, all_strategies, find_strategy, strategy_names
-from .names import TEXTS
+from .names import TEXT_PARAMETERS
 from .strategy import Strategy
 
 
-def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any]) -> SearchConfig:
+def configure(strategy: Strategy, deployment: Deployment, values: dict[str, Any]) -> SearchConfig:
     """A strategy's parameters on a deployment; raises ConfigError.
 
-    `given` wins over the deployment's block for that strategy, which wins over the defaults.
+    `values` win over the deployment's block for that strategy, which wins over the defaults.
     """
     block = with_schema_text(deployment.strategies.get(strategy.name, {}), deployment.folder)
-    given = with_schema_text(given)
-    for one, other in (TEXTS, TEXTS[::-1]):  # the form that is given replaces the block's
-        if one in given and other not in given:
+    values = with_schema_text(values)
+    for one, other in (
+        TEXT_PARAMETERS,
+        TEXT_PARAMETERS[::-1],
+    ):  # one form replaces the other
+        if one in values and other not in values:
             block.pop(other, None)
-    config = strategy.configure({**block, **given}, context=deployment.generator.max_seq_len)
+    config = strategy.configure({**block, **values}, context=deployment.generator.max_seq_len)
     require_answer_form(config, deployment)
     return config
 
 
 def configure_all(
     deployment: Deployment,
-    given: dict[str, Any],
+    values: dict[str, Any],
     compared: Mapping[str, Strategy] | None = None,
 ) -> dict[str, SearchConfig]:
     """The parameters of these strategies by name, or of every one; raises ConfigError.
 
-    A given parameter goes to each strategy that has it to set; one that none has is refused, and
+    Each of `values` goes to every strategy that has it to set; one that none has is refused, and
     so is a value that one of them refuses.
     """
     strategies = compared or all_strategies()
-    known = list(dict.fromkeys(name for each in strategies.values() for name in _settable(each)))
-    for parameter in given:
-        if parameter not in known:
+    settable = list(dict.fromkeys(name for each in strategies.values() for name in _settable(each)))
+    for parameter in values:
+        if parameter not in settable:
             raise ConfigError(
                 f"No strategy {'that is compared ' if compared else ''}has a parameter "
-                f"{parameter!r}; there are {', '.join(known)}.",
-                hint=did_you_mean(parameter, known).strip() or None,
+                f"{parameter!r}; there are {', '.join(settable)}.",
+                hint=did_you_mean(parameter, settable).strip() or None,
             )
     return {
-        name: configure(strategy, deployment, settable_of(strategy, given))
+        name: configure(strategy, deployment, settable_of(strategy, values))
         for name, strategy in strategies.items()
     }
 
 
-def settable_of(strategy: Strategy, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given parameters that a strategy has to set."""
+def settable_of(strategy: Strategy, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those parameters that a strategy has to set."""
     allowed = _settable(strategy)
-    return {name: value for name, value in given.items() if name in allowed}
+    return {name: value for name, value in values.items() if name in allowed}
 
 
 def check_blocks(deployment: Deployment) -> None:
@@ -104,9 +107,9 @@ def default_parameters(strategy: Strategy, context: int, n: int | None = None) -
 
     Some may depend on n: those are by default as for this `n`, if it goes with the other defaults.
     """
-    given = {} if n is None else {"n": n}
+    values = {} if n is None else {"n": n}
     try:
-        config = strategy.configure(given, context=context)
+        config = strategy.configure(values, context=context)
     except ConfigError:
         config = strategy.configure({}, context=context)
     return config.model_dump(mode="json")
@@ -172,9 +175,9 @@ def require_scores(strategy: str, config: SearchConfig, deployment: Deployment) 
         context = deployment.generator.max_seq_len
         defaults = {name: each.configure({}, context=context) for name, each in STRATEGIES.items()}
         fitting = [name for name, each in defaults.items() if not each.scores_steps]
-        given = f" with agg_strategy {config.agg_strategy}" if strategy in fitting else ""
+        form = f" with agg_strategy {config.agg_strategy}" if strategy in fitting else ""
         raise ConfigError(
-            f"Strategy {strategy}{given} asks for scores of steps, but the verifier of deployment "
+            f"Strategy {strategy}{form} asks for scores of steps, but the verifier of deployment "
             f"{deployment.name} scores whole answers.",
             hint=f"By agg_strategy last, these score answers alone: {', '.join(fitting)}. With "
             "verifier.scores: steps each step is scored as if the answer ended with it.",

@@ -83,12 +83,12 @@ class Strategy:
             getattr(config, name) == value for name, value in self.fixed.items()
         )
 
-    def configure(self, given: dict[str, Any], *, context: int) -> SearchConfig:
+    def configure(self, values: dict[str, Any], *, context: int) -> SearchConfig:
         """Validate parameters; raises ConfigError naming the parameter and what is allowed.
 
         `context` is the generator's max_seq_len in tokens, which `max_tokens` must not exceed.
         """
-        for name, value in given.items():
+        for name, value in values.items():
             if name in self.fixed and value != self.fixed[name]:
                 raise ConfigError(
                     f"{name} is {value!r}, but strategy {self.name} has it fixed at "
@@ -101,7 +101,7 @@ class Strategy:
                     hint=did_you_mean(name, allowed).strip() or None,
                 )
         default = min(self.config.model_fields["max_tokens"].default, context)
-        values = {"max_tokens": default, **self.defaults, **given, **self.fixed}
+        values = {"max_tokens": default, **self.defaults, **values, **self.fixed}
         try:
             config = self.config.model_validate(values)
         except ValidationError as error:
