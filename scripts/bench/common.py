@@ -1,4 +1,6 @@
-"""Parts of several measurements: tables, spreads over rounds, processor time, the machine."""
+"""Parts of several measurements: tables, spreads over rounds, processor time, the machine,
+progress.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ import importlib.metadata
 import os
 import platform
 import statistics
+import sys
+import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -49,9 +54,16 @@ def machine() -> str:
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = names[0].partition(":")[2].strip() if names else cpu
     versions = [
-        f"{name} {importlib.metadata.version(name)}" for name in ("openvino-genai", "numpy")
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("openvino-genai", "numpy")
+        if find_spec(name.replace("-", "_"))
     ]
     return (
         f"{date.today()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"{', '.join(versions)}, load average {os.getloadavg()[0]:.1f}"
     )
+
+
+def say(line: str) -> None:
+    """Progress."""
+    print(f"[bench] {time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)

@@ -3,15 +3,15 @@
 Beam search under the schedules, with and without NVIDIA's MPS and vLLM's batch invariance; beside
 each the replay on a simulated GPU of the kind, and the energy (with the package nvidia-ml-py). The
 pair has random weights of the shapes of Llama-3.2-1B and an 8B verifier, made at first in
-OUT/weights (1 to 2 minutes) and used again the next time. Each run begins with empty prefix caches
+OUT/weights (1 to 2 minutes) and used again the next time. Each run begins with cold prefix caches
 and is cut off after RUN_S. The plan is CASES: what has no time is left out from its end and named;
 what fails is named, and the rest goes on.
 
-    scripts/run bench.gpu OUT
-    scripts/run bench.gpu OUT --pair demo --executable /opt/vllm/bin/vllm
-    scripts/run bench.gpu OUT --dry-run    # no GPU: the demo pair, by vLLM's build for CPUs
+    scripts/run bench.gpu OUT                # vLLM is found on PATH
+    scripts/run bench.gpu OUT --pair demo
+    scripts/run bench.gpu OUT --dry-run      # no GPU: the demo pair, by vLLM's build for CPUs
 
-OUT then holds gpu.json, a deployment for each case, and the runs (`tts report OUT/CASE-SCHEDULE`).
+A new folder in OUT then holds gpu.json, the deployment of each case, and the runs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from scripts.bench.common import machine, table_of
+from scripts.bench.common import machine, say, table_of
 from tts.base.errors import TtsError
 from tts.base.paths import deployments_dir
 from tts.build.nvidia import gpus
-from tts.build.spec import Deployment, Gpu
+from tts.build.spec import Gpu
 from tts.build.tensorrt.gpus import kind_of
 from tts.datasets.demo import demo_problems
 from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
@@ -48,8 +48,10 @@ RUN_S = 25.0
 """Time of a run at most."""
 START_S = 120.0
 """Time of a pair's start that is assumed until one was measured."""
-END_S = 20.0
-"""Time to end the servers and to write the results."""
+END_S = 40.0
+"""Time to end the servers, and for the replays."""
+IN_FLIGHT = 192
+"""Requests in flight on the generator."""
 CHECKPOINTS = deployments_dir().parent / "checkpoints"
 DEMO_LENGTHS = {"generator": 320, "verifier": 512}
 SHAPES = {"generator": "Llama-3.2-1B-Instruct", "verifier": "Llama3.1-8B-PRM-Deepseek-Data"}
@@ -88,7 +90,7 @@ class Row:
     trees: Mapping[str, str]
     """The digest of each solved problem's tree."""
     simulated_s: float | None = None
-    """Seconds of the replay of the case's first complete run under this schedule."""
+    """Seconds a problem of the replay of the case's first complete run under this schedule."""
 
 
 @dataclass
@@ -111,29 +113,29 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder of the results")
     parser.add_argument("--pair", choices=("random", "demo"), default="random")
-    parser.add_argument("--executable", type=Path, help="vLLM's program; by default found on PATH")
     parser.add_argument("--minutes", type=float, default=9.0, help="of all of it")
     parser.add_argument("--problems", type=int, default=24)
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--dry-run", action="store_true", help="the demo pair on CPUs")
     options = parser.parse_args()
-    end = time.monotonic() + 60 * options.minutes - END_S
+    options.end = time.monotonic() + 60 * options.minutes - END_S
     here = [] if options.dry_run else gpus()
     options.gpu = kind_of(here[0].name, here[0].total) if here else None
     if not options.gpu and not options.dry_run:
         sys.exit("error: there is no NVIDIA GPU here of a kind that tts knows; try --dry-run")
     name = f"{here[0].name}, driver {here[0].driver}" if here else "none, a dry run on CPUs"
     report = Report(machine(), name, options.gpu or "h100")
-    options.out = options.out.resolve()
-    options.out.mkdir(parents=True, exist_ok=True)
+    weights = options.out.resolve() / "weights"
+    options.out = weights.with_name(time.strftime("%Y%m%d-%H%M%S"))
+    options.out.mkdir(parents=True)
     try:
         checkpoints = {role: CHECKPOINTS / f"demo-{role}" for role in SHAPES}
         if options.pair == "random" and not options.dry_run:
-            checkpoints = random_checkpoints(options.out / "weights")
+            checkpoints = random_checkpoints(weights)
         deployments = {case: deployment_of(options, case, checkpoints) for case in CASES}
-        asyncio.run(measure(options, report, deployments, end))
+        asyncio.run(measure(options, report, deployments))
         for case, deployment in deployments.items():
-            add_simulated(options, report, case, deployment, end)
+            add_simulated(options, report, case, deployment)
     except KeyboardInterrupt:
         report.failures.append("interrupted")
     finally:
@@ -177,24 +179,22 @@ def deployment_of(options: argparse.Namespace, case: Case, checkpoints: Mapping[
     for role, checkpoint in checkpoints.items():
         data[role] = {
             "checkpoint": str(checkpoint),
-            "executable": options.executable and str(options.executable),
             "precision": "bf16" if options.gpu else "fp32",
             "max_seq_len": DEMO_LENGTHS[role] if checkpoint.parent == CHECKPOINTS else LENGTH,
         }
-    data["generator"] |= {"in_flight_requests": 192 if options.gpu else 32}
-    data["verifier"] |= {"format": "rlhflow", "labels": ["+", "-"]}
-    data["verifier"] |= {"in_flight_tokens": 65_536 if options.gpu else 4096}
+    data["generator"] |= {"in_flight_requests": IN_FLIGHT}
+    data["verifier"] |= {"format": "rlhflow", "labels": ["+", "-"], "in_flight_tokens": 65_536}
     file: Path = options.out / f"{case.name}.yaml"
     file.write_text(yaml.safe_dump(data, sort_keys=False))
     return file
 
 
 async def measure(
-    options: argparse.Namespace, report: Report, deployments: Mapping[Case, Path], end: float
+    options: argparse.Namespace, report: Report, deployments: Mapping[Case, Path]
 ) -> None:
     """Measure every case for which there is time."""
     for case, file in deployments.items():
-        left_s = end - time.monotonic()
+        left_s = options.end - time.monotonic()
         if case.mps and not options.gpu:
             report.left_out.append(f"{case.name}: needs a GPU")
             continue
@@ -203,16 +203,14 @@ async def measure(
             continue
         try:
             async with asyncio.timeout(left_s):
-                await measure_case(options, report, case, file, end)
+                await measure_case(options, report, case, file)
         except TimeoutError:
             report.failures.append(f"{case.name}: cut off at the end of the time")
         except TtsError as error:
             report.failures.append(f"{case.name}: {error}")
 
 
-async def measure_case(
-    options: argparse.Namespace, report: Report, case: Case, file: Path, end: float
-) -> None:
+async def measure_case(options: argparse.Namespace, report: Report, case: Case, file: Path) -> None:
     """Start the pair, measure the schedules for which there is time, end the pair."""
     say(f"{case.name}: starting")
     began = time.monotonic()
@@ -220,7 +218,7 @@ async def measure_case(
         report.starts_s[case.name] = time.monotonic() - began
         await session.solve("Compute 12 + 30 - 5.", n=options.n, seed=1)  # first requests are slow
         for schedule in case.schedules:
-            if time.monotonic() + RUN_S > end:
+            if time.monotonic() + RUN_S > options.end:
                 report.left_out.append(f"{case.name}, {schedule}: no time")
                 continue
             await session.reset_prefix_caches()
@@ -230,7 +228,7 @@ async def measure_case(
                 async with asyncio.timeout(RUN_S):
                     async for result in session.solve_many(
                         demo_problems(options.problems, 0),
-                        in_flight=in_flight(session.deployment, options.n),
+                        in_flight=IN_FLIGHT // options.n,
                         **{"n": options.n, "beam_width": 4, "num_iterations": 6},
                         schedule=schedule,
                         out=out,
@@ -241,14 +239,7 @@ async def measure_case(
             say(f"{case.name}, {schedule}: {len(trees)} problems")
 
 
-def in_flight(deployment: Deployment, n: int) -> int:
-    """Problems at a time: as many as fill the generator."""
-    return max(1, deployment.generator.in_flight_requests // n)
-
-
-def add_simulated(
-    options: argparse.Namespace, report: Report, case: Case, file: Path, end: float
-) -> None:
+def add_simulated(options: argparse.Namespace, report: Report, case: Case, file: Path) -> None:
     """Replay the case's first complete run on the simulated GPU, as each schedule has it."""
     rows = [row for row in report.rows if row.case == case]
     recording = next((row for row in rows if row.is_complete), None)
@@ -264,7 +255,7 @@ def add_simulated(
         strategy="beam-search",
         parameters={},
         problems=options.problems,
-        in_flight=in_flight(Deployment.model_validate(data), options.n),
+        in_flight=IN_FLIGHT // options.n,
         seed=0,
         speculation="auto",
         deployment=str(file),
@@ -272,10 +263,10 @@ def add_simulated(
     )
     _, scenario = scenario_of(wanted, {"deployment", "replay"})
     for row in rows:
-        if time.monotonic() > end:
+        if time.monotonic() > options.end + END_S / 2:
             report.left_out.append(f"{case.name}, {row.schedule}, simulated: no time")
         else:
-            row.simulated_s = simulate(scenario, row.schedule).wall_s
+            row.simulated_s = simulate(scenario, row.schedule).wall_s / options.problems
 
 
 def print_report(report: Report) -> None:
@@ -294,7 +285,7 @@ def print_report(report: Report) -> None:
         numbers = (
             wall_s,
             wall_s / count if count else None,
-            row.simulated_s and row.simulated_s / count,
+            row.simulated_s,
             wall_s and (get("generator_requests") or 0) / wall_s,
             wall_s and (get("verifier_requests") or 0) / wall_s,
             *(get(name) for name in ("generator_idle", "verifier_idle", "gpu_energy_per_problem")),
@@ -304,17 +295,11 @@ def print_report(report: Report) -> None:
         table.add_row(row.case.name, row.schedule, solved, *cells, f"{equal} of {len(both)}")
     console = Console(width=max(Console().width, 150))
     console.print(table)
-    for line in report.left_out:
-        console.print(f"left out: {line}", markup=False)
-    for line in report.failures:
-        console.print(f"failed: {line}", markup=False)
-    starts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in report.starts_s.items())
-    console.print(f"starts: {starts}; {report.machine}", markup=False)
-
-
-def say(line: str) -> None:
-    """Progress."""
-    print(f"[bench] {time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    starts = (f"{name} {seconds:.0f} s" for name, seconds in report.starts_s.items())
+    lines = [f"left out: {line}" for line in report.left_out]
+    lines += [f"failed: {line}" for line in report.failures]
+    for line in (*lines, f"starts: {', '.join(starts)}", report.machine):
+        console.print(line, markup=False)
 
 
 if __name__ == "__main__":

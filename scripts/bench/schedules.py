@@ -23,14 +23,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from scripts.bench.common import machine, spread_of, table_of
+from scripts.bench.common import machine, say, spread_of, table_of
 from scripts.programs import TTS
 
 TUNE_S = 30
@@ -194,11 +193,6 @@ def print_tables(runs: Sequence[Run], limits: dict[str, float], first: str) -> N
         by_deployment.setdefault(run.variant.partition(",")[0], set()).add(run.digest)
     same = all(len(digests) == 1 for digests in by_deployment.values())
     console.print(f"trees identical in all runs: {'yes' if same else 'NO'}; {machine()}")
-
-
-def say(line: str) -> None:
-    """Progress."""
-    print(f"[bench] {time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
