@@ -76,8 +76,8 @@ def require_boxable(automaton: Automaton, delimiter: str) -> None:
     if (text := _holding(automaton, BOXES, "")) is not None:
         _refuse(text, "it opens a box of its own", "Describe what stands in the box alone.")
     if all(char in TEXT for char in delimiter):
-        opened = [_holding(automaton, (delimiter,), f"{box}{{") for box in BOXES]
-        if (text := next((each for each in opened if each is not None), None)) is not None:
+        texts = [_holding(automaton, (delimiter,), f"{box}{{") for box in BOXES]
+        if (text := next((each for each in texts if each is not None), None)) is not None:
             _refuse(
                 text,
                 f"the step would end inside of it, at the step delimiter {delimiter!r}",
@@ -94,8 +94,8 @@ def require_boxable(automaton: Automaton, delimiter: str) -> None:
 def _unbalanced(automaton: Automaton) -> str | None:
     """A text whose braces, other than escaped ones, do not balance, or that ends escaping."""
 
-    def follow(known: tuple[int, bool], char: str) -> tuple[int, bool] | None:
-        depth, escaped = known
+    def follow(state: tuple[int, bool], char: str) -> tuple[int, bool] | None:
+        depth, escaped = state
         if escaped:
             return depth, False
         depth += {"{": 1, "}": -1}.get(char, 0)
@@ -107,8 +107,8 @@ def _unbalanced(automaton: Automaton) -> str | None:
 def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str | None:
     """A text that holds one of the words, itself or where it follows `before`."""
 
-    def follow(known: str, char: str) -> str | None:
-        text = known + char
+    def follow(before: str, char: str) -> str | None:
+        text = before + char
         if any(word in text for word in words):
             return None
         # the longest end with which a word may have begun
@@ -124,12 +124,14 @@ def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str |
         if after is None:
             return ""
         start = after
-    return automaton.find(start, follow, lambda known: False, "".join(sorted({*"".join(words)})))
+    return automaton.find(start, follow, lambda state: False, "".join(sorted({*"".join(words)})))
 
 
 def _blank(automaton: Automaton) -> str | None:
     """A text of nothing but spaces, as the grader strips them."""
-    return automaton.find(True, lambda known, char: known and char == " ", lambda known: known, " ")
+    return automaton.find(
+        True, lambda is_blank, char: is_blank and char == " ", lambda is_blank: is_blank, " "
+    )
 
 
 def _refuse(text: str, why: str, hint: str) -> None:

@@ -85,7 +85,7 @@ def _moves(automaton: Automaton, here: Iterable[int]) -> dict[frozenset[int], Ra
     for low, end, there in moves:
         events[low].append((1, there))
         events[end].append((-1, there))
-    found: dict[frozenset[int], list[tuple[int, int]]] = {}
+    conflicts: dict[frozenset[int], list[tuple[int, int]]] = {}
     counts: dict[int, int] = {}
     closures: dict[frozenset[int], frozenset[int]] = {}
     for low, end in pairwise(cuts):
@@ -96,8 +96,8 @@ def _moves(automaton: Automaton, here: Iterable[int]) -> dict[frozenset[int], Ra
             continue
         if targets not in closures:
             closures[targets] = automaton.reached(targets)
-        ranges = found.setdefault(closures[targets], [])
+        ranges = conflicts.setdefault(closures[targets], [])
         if ranges and ranges[-1][1] == low - 1:
             low = ranges.pop()[0]
         ranges.append((low, end - 1))
-    return {there: tuple(ranges) for there, ranges in found.items()}
+    return {there: tuple(ranges) for there, ranges in conflicts.items()}

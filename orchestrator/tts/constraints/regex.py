@@ -160,10 +160,10 @@ class _RegexReader:
             first = False
         self._at += 1
         some = chars(*ranges)
-        found = without(TEXT, some) if negated else some
-        if not found.ranges:
+        members = without(TEXT, some) if negated else some
+        if not members.ranges:
             self._refuse("no character is left in this class", start)
-        return found
+        return members
 
     def _member(self) -> tuple[tuple[int, int], ...]:
         """A character, a range or a shorthand of a class."""
@@ -221,9 +221,9 @@ class _RegexReader:
         return self._text[self._at : self._at + 1]
 
     def _accept(self, char: str) -> bool:
-        found = self._next() == char
-        self._at += found
-        return found
+        is_next = self._next() == char
+        self._at += is_next
+        return is_next
 
     def _refuse(self, why: str, at: int | None = None) -> NoReturn:
         at = self._at if at is None else at

@@ -82,17 +82,17 @@ def chars_of(text: str) -> Chars:
 
 def without(some: Chars, others: Chars) -> Chars:
     """The characters of `some` that are not among `others`."""
-    left: list[tuple[int, int]] = []
+    rest: list[tuple[int, int]] = []
     for low, high in some.ranges:
         for taken_low, taken_high in others.ranges:
             if taken_high < low or taken_low > high:
                 continue
             if taken_low > low:
-                left.append((low, taken_low - 1))
+                rest.append((low, taken_low - 1))
             low = taken_high + 1
         if low <= high:
-            left.append((low, high))
-    return Chars(tuple(left))
+            rest.append((low, high))
+    return Chars(tuple(rest))
 
 
 # No control characters: an answer is one line, and a line break may end a step. No spaces but the
@@ -153,36 +153,36 @@ class Automaton:
         continuation can be right. `is_wrong` judges the end of a text of the language. Characters
         that are not `telling` are all alike to the rule.
         """
-        seen = {(0, start)}
+        visited = {(0, start)}
         rows: list[tuple[int, Tracked, str]] = [(0, start, "")]
         ends = self._shortest_ends()
-        for here, known, text in rows:
-            if here == self.accept and is_wrong(known):
+        for here, state, text in rows:
+            if here == self.accept and is_wrong(state):
                 return text
             for there in self.skips[here]:
-                if (there, known) not in seen:
-                    seen.add((there, known))
-                    rows.append((there, known, text))
+                if (there, state) not in visited:
+                    visited.add((there, state))
+                    rows.append((there, state, text))
             for some, there in self.moves[here]:
                 for char in _representatives(some, telling):
-                    after = follow(known, char)
+                    after = follow(state, char)
                     if after is None:
                         return text + char + ends[there]
-                    if (there, after) not in seen:
-                        seen.add((there, after))
+                    if (there, after) not in visited:
+                        visited.add((there, after))
                         rows.append((there, after, text + char))
         return None
 
     def reached(self, states: Iterable[int]) -> frozenset[int]:
         """These states, and those to which nothing but skips leads from them."""
-        found = set(states)
-        rows = [*found]
+        reached = set(states)
+        rows = [*reached]
         for here in rows:
             for there in self.skips[here]:
-                if there not in found:
-                    found.add(there)
+                if there not in reached:
+                    reached.add(there)
                     rows.append(there)
-        return frozenset(found)
+        return frozenset(reached)
 
     def _new(self) -> int:
         if len(self.moves) >= MAX_STATES:
@@ -255,8 +255,8 @@ class Automaton:
 
 def _representatives(some: Chars, telling: str) -> list[str]:
     """One character for each way in which a rule may take a character of the set."""
-    found = [char for char in telling if char in some]
+    chars = [char for char in telling if char in some]
     rest = without(some, chars_of(telling)) if telling else some
     if rest.ranges:
-        found.insert(0, next((char for char in "0a" if char in rest), chr(rest.ranges[0][0])))
-    return found
+        chars.insert(0, next((char for char in "0a" if char in rest), chr(rest.ranges[0][0])))
+    return chars

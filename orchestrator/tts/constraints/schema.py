@@ -148,10 +148,10 @@ class _SchemaReader:
         if isinstance(kinds, list):
             if not kinds:
                 refuse(f"{at}.type", "the list is empty")
-            named = [self._of_type(kind, schema, at) for kind in kinds]
-            known = _KEYWORDS.keys() & {kind for kind in kinds if isinstance(kind, str)}
-            _allow_only(schema, at, {"type"}.union(*(_KEYWORDS[kind] for kind in known)))
-            return Choice(tuple(named))
+            alternatives = [self._of_type(kind, schema, at) for kind in kinds]
+            names_of_kinds = _KEYWORDS.keys() & {kind for kind in kinds if isinstance(kind, str)}
+            _allow_only(schema, at, {"type"}.union(*(_KEYWORDS[kind] for kind in names_of_kinds)))
+            return Choice(tuple(alternatives))
         node = self._of_type(kinds, schema, at)
         _allow_only(schema, at, {"type"} | _KEYWORDS[str(kinds)])
         return node
@@ -310,11 +310,11 @@ class _SchemaReader:
             return Repeat(self._within_text(node.node, at), node.least, node.most)
         if not isinstance(node, Chars):
             raise TypeError("a pattern is regular")
-        left = without(node, chars_of('"\\' if self._whole else '"\\{}'))
+        plain = without(node, chars_of('"\\' if self._whole else '"\\{}'))
         escaped = [literal(f"\\{char}") for char in '"\\' if self._whole and char in node]
-        if not left.ranges and not escaped:
+        if not plain.ranges and not escaped:
             refuse(f"{at}.pattern", 'a text in an answer holds none of the characters " \\ { }')
-        return Choice((*([left] if left.ranges else []), *escaped)) if escaped else left
+        return Choice((*([plain] if plain.ranges else []), *escaped)) if escaped else plain
 
 
 def _integer(schema: Mapping[str, Any], at: str) -> Node:

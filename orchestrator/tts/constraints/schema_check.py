@@ -199,12 +199,13 @@ def _check_ref(root: Any, ref: str, at: str) -> None:
         passed.add(ref)
         if ref != "#" and not ref.startswith("#/"):
             refuse(f"{at}.$ref", f"it is {ref!r:.100}; only places in the same schema (#/...)")
-        found = root
+        part_schema = root
         for part in ref.split("/")[1:]:
-            if not isinstance(found, dict) or part not in found:  # xgrammar knows no ~1 and ~0
+            # xgrammar knows no ~1 and ~0
+            if not isinstance(part_schema, dict) or part not in part_schema:
                 refuse(f"{at}.$ref", f"it is {ref!r:.100}, and there is nothing at that place")
-            found = found[part]
-        if not isinstance(found, dict) or "$ref" not in found:
+            part_schema = part_schema[part]
+        if not isinstance(part_schema, dict) or "$ref" not in part_schema:
             return
-        ref = str(found["$ref"])
+        ref = str(part_schema["$ref"])
     refuse(f"{at}.$ref", "it refers to itself")

@@ -98,21 +98,25 @@ def read_choice(cell: Any, choices: Sequence[str], kind: AnswerKind | None) -> s
     index, text) says which, where more than one could be meant.
     """
     text = as_cell_text(cell).strip()
-    meant = {"letter": _by_letter, "index": _by_index, "text": _by_text}
-    if kind is not None and kind not in meant:
+    readers = {"letter": _by_letter, "index": _by_index, "text": _by_text}
+    if kind is not None and kind not in readers:
         raise Unreadable(f"is read as {kind}, but the problem has choices: letter, index or text")
     if kind is None and isinstance(cell, int):
         kind = "index"
-    kinds = meant if kind is None else {kind: meant[kind]}
-    found = {name: place for name, of in kinds.items() if (place := of(text, choices)) is not None}
-    if len(places := set(found.values())) == 1:
+    kinds = readers if kind is None else {kind: readers[kind]}
+    place_by_kind = {
+        name: place for name, of in kinds.items() if (place := of(text, choices)) is not None
+    }
+    if len(places := set(place_by_kind.values())) == 1:
         return LETTERS[places.pop()]
-    if not found:
+    if not place_by_kind:
         raise Unreadable(
             f"is {text!r:.100}, which is none of the {len(choices)} choices "
             f"(A to {LETTERS[len(choices) - 1]}, or their texts)"
         )
-    readings = " or ".join(f"{LETTERS[place]} by its {name}" for name, place in found.items())
+    readings = " or ".join(
+        f"{LETTERS[place]} by its {name}" for name, place in place_by_kind.items()
+    )
     raise Unreadable(f"is {text!r:.100}: {readings}; --answers says which (letter, index, text)")
 
 

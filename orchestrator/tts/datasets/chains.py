@@ -92,7 +92,7 @@ class ChainTask:
         start = value = rng.randint(self.lowest, self.highest)
         ops: list[tuple[Op, int]] = []
         for _ in range(operations):
-            choices = {op: found for op in self.ops if (found := self._operands(op, value))}
+            choices = {op: operands for op in self.ops if (operands := self._operands(op, value))}
             op = rng.choice(list(choices))
             operand = rng.choice(choices[op])
             ops.append((op, operand))

@@ -68,18 +68,18 @@ def why_outside(question: str) -> str | None:
             f"The demo pair knows chains of {_LEAST} to {_MOST} operations; this one has "
             f"{len(chain.ops)}."
         )
-    known = f"the demo pair only knows whole numbers from {DEMO.lowest} to {DEMO.highest}"
+    scope = f"the demo pair only knows whole numbers from {DEMO.lowest} to {DEMO.highest}"
     for number in (chain.start, *(operand for _, operand in chain.ops)):
         if not DEMO.lowest <= number <= DEMO.highest:
-            return f"{number} is in the question, but {known}."
+            return f"{number} is in the question, but {scope}."
     value = chain.start
     for op, operand in chain.ops:
         try:
             following = apply(op, value, operand)
         except ValueError:
-            return f"{value} / {operand} is no whole number, and {known}."
+            return f"{value} / {operand} is no whole number, and {scope}."
         if not DEMO.lowest <= following <= DEMO.highest:
-            return f"{value} {op} {operand} is {following} on the way, but {known}."
+            return f"{value} {op} {operand} is {following} on the way, but {scope}."
         value = following
     return None
 

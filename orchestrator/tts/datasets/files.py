@@ -36,14 +36,14 @@ def read_files(
     """
     places: dict[str, str] = {}
     problems: list[Problem] = []
-    used: dict[str, None] = {}  # by all rows together, in order
+    columns_used: dict[str, None] = {}  # by all rows together, in order
     before = 0
     answered: bool | None = None
     for file in files:
         number = 0
         for row in read_rows(file):
             where, number = f"{file}, {row.place}", row.number
-            reader = _RowReader(row, columns, where, used)
+            reader = _RowReader(row, columns, where, columns_used)
             code = reader.code()
             if code:
                 question, answer = code.question, code.answer
@@ -78,8 +78,8 @@ def read_files(
         raise DatasetError(f"{files[0]} holds no problems.")
     if without := sum(p.answer is None and tests_of(p.extra) is None for p in problems):
         some = f"{without} of {len(problems)} problems without an answer"
-        used[some if without < len(problems) else "no answers, so no accuracy"] = None
-    return problems, ", ".join(used)
+        columns_used[some if without < len(problems) else "no answers, so no accuracy"] = None
+    return problems, ", ".join(columns_used)
 
 
 class _RowReader:
@@ -164,8 +164,8 @@ class _RowReader:
     def id(self) -> str | None:
         """The name of the problem in its file; None where it has none."""
         column_of("id", self._columns, self._cells, self._where)  # one that was named must be there
-        named = self._columns.get("id")
-        for column in (named,) if named else USUAL["id"]:
+        own = self._columns.get("id")
+        for column in (own,) if own else USUAL["id"]:
             value = self._cells.get(column)
             if isinstance(value, bool) or not isinstance(value, int | float | str | None):
                 raise DatasetError(

@@ -52,13 +52,13 @@ class HubName:
 
         One part after the name is the split. Without `hf:` a name that ends like a file is none.
         """
-        found = _NAME.fullmatch(text.removeprefix(PREFIX))
+        match = _NAME.fullmatch(text.removeprefix(PREFIX))
         looks_like_a_file = not text.startswith(PREFIX) and text.endswith(_OF_A_FILE)
-        if found is None or looks_like_a_file:
+        if match is None or looks_like_a_file:
             return None
-        if found["second"]:
-            return cls(found["repo"], found["first"], found["second"])
-        return cls(found["repo"], None, found["first"])
+        if match["second"]:
+            return cls(match["repo"], match["first"], match["second"])
+        return cls(match["repo"], None, match["first"])
 
     @property
     def folder(self) -> Path:
@@ -81,11 +81,13 @@ def folder_files(text: str) -> tuple[Path, list[Path]] | None:
     None where there is no such folder. Raises DatasetError where there is no such split.
     """
     for parts in range(3):
-        head, *named = text.rsplit(":", parts)
+        head, *rest = text.rsplit(":", parts)
         if head and is_folder(folder := Path(head).expanduser()):
-            found = (file for levels in ("", "*/", "*/*/") for file in folder.glob(f"{levels}*.*"))
-            there = [file.relative_to(folder).as_posix() for file in found]
-            name = HubName(head, *[None, None, *named][-2:])
+            matches = (
+                file for levels in ("", "*/", "*/*/") for file in folder.glob(f"{levels}*.*")
+            )
+            there = [file.relative_to(folder).as_posix() for file in matches]
+            name = HubName(head, *[None, None, *rest][-2:])
             return folder, [folder / file for file in _choose(name, str(folder), there)[2]]
     return None
 
@@ -95,11 +97,11 @@ def hub_files(name: HubName, say: Callable[[str], None] = lambda line: None) -> 
 
     `say` gets a line before a download.
     """
-    if (kept := _local_files(name)) is None:
+    if (local := _local_files(name)) is None:
         _download(name, say)
-        kept = _local_files(name)
-        assert kept is not None
-    return kept
+        local = _local_files(name)
+        assert local is not None
+    return local
 
 
 def _local_files(name: HubName) -> HubFiles | None:
@@ -119,14 +121,14 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
     except Exception as error:  # of whichever HTTP library this version of huggingface_hub has
         raise _refusal(name, error) from error
     sizes = {sibling.rfilename: sibling.size or 0 for sibling in listed.siblings or ()}
-    config, split, wanted = _choose(name, f"The hub's {name.repo}", sizes)
-    size = sum(sizes[file] for file in wanted)
+    config, split, files = _choose(name, f"The hub's {name.repo}", sizes)
+    size = sum(sizes[file] for file in files)
     say(f"Downloading {name.repo}, {config}, {split} ({size / 1e6:.1f} MB) from {api.endpoint}")
     commit = listed.sha or BRANCH.replace("/", "-")
     try:
         name.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=name.folder) as temporary:
-            for file in wanted:
+            for file in files:
                 try:
                     api.hf_hub_download(
                         name.repo, file, repo_type="dataset", revision=commit, local_dir=temporary
@@ -151,8 +153,8 @@ def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, 
     splits: defaultdict[str, defaultdict[str, list[str]]]
     splits = defaultdict(lambda: defaultdict(list))
     for file in sorted(files):
-        if found := _FILE.fullmatch(file):
-            splits[found["config"] or "default"][found["split"]].append(file)
+        if match := _FILE.fullmatch(file):
+            splits[match["config"] or "default"][match["split"]].append(file)
     config = _one_of(where, "config", name.config, "default", list(splits))
     split = _one_of(where, "split", name.split, "test", list(splits[config]))
     _require_all_parts(where, splits[config][split])
@@ -175,12 +177,12 @@ def _require_all_parts(where: str, files: list[str]) -> None:
             )
 
 
-def _one_of(where: str, what: str, named: str | None, usual: str, there: list[str]) -> str:
+def _one_of(where: str, what: str, name: str | None, usual: str, there: list[str]) -> str:
     listed = ", ".join(there) or "none"
-    if named is not None and named not in there:
-        raise DatasetError(f"{where} has no {what} {named!r:.100}; there are: {listed}.")
-    if named is not None:
-        return named
+    if name is not None and name not in there:
+        raise DatasetError(f"{where} has no {what} {name!r:.100}; there are: {listed}.")
+    if name is not None:
+        return name
     if usual in there:
         return usual
     if len(there) == 1:

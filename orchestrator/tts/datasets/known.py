@@ -89,7 +89,7 @@ def cached_file(name: str) -> Path:
 
 
 def known_file(
-    name: str, known: KnownDataset, say: Callable[[str], None] = lambda line: None
+    name: str, source: KnownDataset, say: Callable[[str], None] = lambda line: None
 ) -> Path:
     """The file of a known dataset, downloaded if it is not here; raises DatasetError.
 
@@ -101,34 +101,34 @@ def known_file(
             data = file.read_bytes()
         except OSError as error:
             raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
-        _require_same(data, known, str(file), "Remove it: it is then downloaded again.")
+        _require_same(data, source, str(file), "Remove it: it is then downloaded again.")
         return file
-    say(f"Downloading {name} ({known.size / 1e6:.1f} MB) from {known.url}")
+    say(f"Downloading {name} ({source.size / 1e6:.1f} MB) from {source.url}")
     by_hand = f"Download it elsewhere, and put it here: {file}"
-    data = _download(known, by_hand)
-    _require_same(data, known, known.url, by_hand)
+    data = _download(source, by_hand)
+    _require_same(data, source, source.url, by_hand)
     _keep(data, file)
     return file
 
 
-def _download(known: KnownDataset, by_hand: str) -> bytes:
+def _download(source: KnownDataset, by_hand: str) -> bytes:
     try:
-        with urllib.request.urlopen(known.url, timeout=TIMEOUT_S) as answer:
-            data: bytes = answer.read(known.size + 1)
+        with urllib.request.urlopen(source.url, timeout=TIMEOUT_S) as answer:
+            data: bytes = answer.read(source.size + 1)
     except (OSError, HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error
-        raise DatasetError(f"{known.url} cannot be downloaded: {reason}.", hint=by_hand) from error
+        raise DatasetError(f"{source.url} cannot be downloaded: {reason}.", hint=by_hand) from error
     return data
 
 
-def _require_same(data: bytes, known: KnownDataset, where: str, hint: str) -> None:
+def _require_same(data: bytes, source: KnownDataset, where: str, hint: str) -> None:
     """Raise DatasetError for content that is not the dataset's."""
-    found = hashlib.sha256(data).hexdigest()
-    if found != known.sha256:
-        size = f"{len(data):,} bytes" if len(data) <= known.size else "more bytes"
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 != source.sha256:
+        size = f"{len(data):,} bytes" if len(data) <= source.size else "more bytes"
         raise DatasetError(
-            f"{where} is not the dataset: {size} with SHA-256 {found[:16]}..., but it has "
-            f"{known.size:,} with {known.sha256[:16]}....",
+            f"{where} is not the dataset: {size} with SHA-256 {sha256[:16]}..., but it has "
+            f"{source.size:,} with {source.sha256[:16]}....",
             hint=hint,
         )
 

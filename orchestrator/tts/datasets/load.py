@@ -112,12 +112,12 @@ def _load(
         problems, reading = read_files([file], file.stem, options.columns, options.answers)
     elif plugin := PLUGINS.find(dataset):
         _refuse_layout(options, dataset)
-        given = _from_plugin(plugin, None if of_each else most, options.seed)
-        return Dataset(_take(given, limit, options))
-    elif known := KNOWN.get(dataset):
+        own = _from_plugin(plugin, None if of_each else most, options.seed)
+        return Dataset(_take(own, limit, options))
+    elif source := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
-        files = [known_file(dataset, known, say)]
-        problems, reading = read_files(files, dataset, known.columns, known.answers)
+        files = [known_file(dataset, source, say)]
+        problems, reading = read_files(files, dataset, source.columns, source.answers)
     elif cloned := folder_files(dataset):
         folder, files = cloned
         problems, reading = read_files(
@@ -125,14 +125,14 @@ def _load(
         )
         reading = f"{', '.join(each.relative_to(folder).as_posix() for each in files)}; {reading}"
     elif (name := HubName.parse(dataset)) and not file.exists():
-        found = hub_files(name, say)
+        download = hub_files(name, say)
         stem = name.repo.partition("/")[2]
-        problems, reading = read_files(found.files, stem, options.columns, options.answers)
-        reading += f"; commit {found.commit} of {BRANCH}"
+        problems, reading = read_files(download.files, stem, options.columns, options.answers)
+        reading += f"; commit {download.commit} of {BRANCH}"
     else:
         raise _no_dataset(dataset, file)
-    taken = _take(problems, limit, options)
-    return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
+    part = _take(problems, limit, options)
+    return Dataset(part, f"{dataset}: {len(part):,} of {len(problems):,} problems; {reading}")
 
 
 def _take(problems: list[Problem], limit: int | None, options: DatasetOptions) -> list[Problem]:
@@ -171,10 +171,10 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
             f"{file} is a pipe or a device, not a dataset file.",
             hint="Save it as a JSONL file: the file is read again when a run is resumed.",
         )
-    known = ["demo", *KNOWN, *PLUGINS.names()]
+    names = ["demo", *KNOWN, *PLUGINS.names()]
     return DatasetError(
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
-        hint=f"{did_you_mean(dataset, known)}Known names: {', '.join(known)}. OWNER/NAME is a "
+        hint=f"{did_you_mean(dataset, names)}Known names: {', '.join(names)}. OWNER/NAME is a "
         "dataset of the Hugging Face hub. A file is JSONL, JSON, CSV or Parquet with a problem and "
         "an answer in each row; --columns says where they are. A folder is a clone of the hub's.",
     )
@@ -183,18 +183,18 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
 def _from_plugin(plugin: EntryPoint, limit: int | None, seed: int) -> list[Problem]:
     load = PLUGINS.load(plugin)
     try:
-        given = list(itertools.islice(load(limit, seed), limit))
+        problems = list(itertools.islice(load(limit, seed), limit))
     except Exception as error:
         raise PLUGINS.broken(plugin, error) from error
-    if not given or not all(isinstance(problem, Problem) for problem in given):
-        strange = next((each for each in given if not isinstance(each, Problem)), "none")
+    if not problems or not all(isinstance(problem, Problem) for problem in problems):
+        strange = next((each for each in problems if not isinstance(each, Problem)), "none")
         raise DatasetError(
             f"{PLUGINS.describe(plugin)} must give problems, not {strange!r:.60}.",
             hint="Its function takes (limit, seed) and returns tts.problem.Problem objects.",
         )
-    if repeated := [name for name, count in Counter(p.id for p in given).items() if count > 1]:
+    if repeated := [name for name, count in Counter(p.id for p in problems).items() if count > 1]:
         raise DatasetError(
             f"{PLUGINS.describe(plugin)} gives several problems the id {repeated[0]!r}; ids must "
             "be unique."
         )
-    return given
+    return problems

@@ -34,12 +34,12 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """Read a shard that is written `i/N`; raises DatasetError."""
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if not found:
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if not match:
             raise DatasetError(
                 f"{text!r:.100} is no shard.", hint="Give it as i/N, such as 1/8: the first of 8."
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def of(self, items: Sequence[T]) -> list[T]:
         """The shard's part of all items, in their order; sizes of parts differ by one at most."""
@@ -103,15 +103,15 @@ def draw_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> lis
                 hint="Name the column that has it: --columns level=difficulty.",
             )
         levels.setdefault(str(problem.level), []).append(problem)
-    drawn = []
+    draws = []
     for level in sorted(levels, key=_ascending):
         of_level = levels[level]
         if len(of_level) < per_level:
             raise DatasetError(
                 f"Level {level} has {len(of_level):,} problems, fewer than {per_level:,}."
             )
-        drawn.append(sorted(of_level, key=lambda problem: _lot(seed, problem.id))[:per_level])
-    turns = zip_longest(*drawn)
+        draws.append(sorted(of_level, key=lambda problem: _lot(seed, problem.id))[:per_level])
+    turns = zip_longest(*draws)
     return [problem for turn in turns for problem in turn if problem]
 
 

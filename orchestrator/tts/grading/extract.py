@@ -74,10 +74,10 @@ def extract_answer(text: str) -> str | None:
 
     It is read behind the completion's thinking; thinking that is not closed has none.
     """
-    if (said := answer_part(text)) is None:
+    if (solution := answer_part(text)) is None:
         return None
-    answer = boxed_answer(said)
-    return stated_answer(said) if answer is None else answer
+    answer = boxed_answer(solution)
+    return stated_answer(solution) if answer is None else answer
 
 
 def boxed_answer(text: str) -> str | None:
@@ -147,9 +147,9 @@ def _answer_at(text: str, start: int) -> str | None:
     if choice := _CHOICE.fullmatch(answer):
         return choice[1]
     if _FENCE.search(answer) or (_WORD.match(answer) and _TWO_WORDS.search(answer)):
-        if not (said := _AFTER_A_VERB.fullmatch(answer)):
+        if not (match := _AFTER_A_VERB.fullmatch(answer)):
             return None
-        answer = said["answer"]
+        answer = match["answer"]
         return _without_fences(answer) if answer[0] in "$\\" else answer
     return answer if answer.strip(".…") else None
 

@@ -103,11 +103,13 @@ def _scalar(expression: Any) -> Sketch | None:
     text = "".join(sorted(str(expression).lower().replace("*", "").replace(" ", "")))
     is_symbol = isinstance(expression, sympy.Symbol)
     series = expression.atoms(sympy.Sum, sympy.Product, sympy.Integral)
-    known = {term: _value_of(term) for term in series if not term.free_symbols}
-    known = {term: _fraction(value) for term, value in known.items() if value is not None}
-    is_rounded = bool(known) or _is_rounded(expression)
-    known |= {call: sympy.Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)}
-    expression = _fraction(expression, known)
+    constants = {term: _value_of(term) for term in series if not term.free_symbols}
+    constants = {term: _fraction(value) for term, value in constants.items() if value is not None}
+    is_rounded = bool(constants) or _is_rounded(expression)
+    constants |= {
+        call: sympy.Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)
+    }
+    expression = _fraction(expression, constants)
     if not _is_ordinary(expression):
         return None
     symbols = expression.free_symbols
@@ -124,11 +126,11 @@ def _scalar(expression: Any) -> Sketch | None:
     return Sketch(Kind.SCALAR, text, tuple(values), is_symbol, exact, is_rounded)
 
 
-def _fraction(expression: Any, known: dict[Any, Any] | None = None) -> Any:
+def _fraction(expression: Any, values: dict[Any, Any] | None = None) -> Any:
     """With fractions for decimal numbers, and for other terms what is known of them."""
     fractions = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
     return expression.xreplace(
-        {**fractions, **(known or {})}
+        {**fractions, **(values or {})}
     )  # at once: sympy rounds what it builds
 
 

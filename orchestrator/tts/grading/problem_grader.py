@@ -68,8 +68,8 @@ class ProblemGrader:
         distinct: dict[str, str] = {}
         for answer in answers:
             distinct.setdefault(self._known(answer).form, answer)
-        known = [self._known(answer) for answer in distinct.values()]
-        if len(known) < 2 or all(answer.is_integer for answer in known):
+        states = [self._known(answer) for answer in distinct.values()]
+        if len(states) < 2 or all(answer.is_integer for answer in states):
             return
         texts = [text for text in distinct.values() if not self._known(text).limit]
         for start in range(0, len(texts), _READ_TOGETHER):

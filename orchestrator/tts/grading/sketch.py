@@ -122,8 +122,8 @@ def same(a: Sketch | None, b: Sketch | None) -> bool:
     A percentage is either of its numbers.
     """
     if a and b and Kind.PERCENTAGE in (a.kind, b.kind):
-        left, right = (s.parts if s.kind is Kind.PERCENTAGE else (s,) for s in (a, b))
-        return any(same(x, y) for x in left for y in right)
+        a_parts, b_parts = (s.parts if s.kind is Kind.PERCENTAGE else (s,) for s in (a, b))
+        return any(same(x, y) for x in a_parts for y in b_parts)
     if a and b and a.kind is b.kind is Kind.MATRIX:
         return all(map(same, a.parts, b.parts))
     if not (a and b and a.values and b.values):
@@ -180,8 +180,8 @@ def _assignments_separated(a: Sketch, b: Sketch) -> bool:
     """
     if a.kind is b.kind and (a.mark != b.mark or not a.mark):
         return False
-    left, right = (s.parts[0] if s.kind is Kind.ASSIGNMENT else s for s in (a, b))
-    return separated(left, right)
+    a_value, b_value = (s.parts[0] if s.kind is Kind.ASSIGNMENT else s for s in (a, b))
+    return separated(a_value, b_value)
 
 
 def _ranges_separated(a: Sketch, b: Sketch) -> bool:
@@ -204,7 +204,7 @@ def _is_infinite(range_: Sketch | None) -> bool:
 
 def _collections_separated(a: Sketch, b: Sketch) -> bool:
     """Whether some element of one equals no element of the other."""
-    left, right = (s.parts if s.kind not in _SINGLE else (s,) for s in (a, b))
-    return any(all(separated(x, y) for y in right) for x in left) or any(
-        all(separated(x, y) for x in left) for y in right
+    a_parts, b_parts = (s.parts if s.kind not in _SINGLE else (s,) for s in (a, b))
+    return any(all(separated(x, y) for y in b_parts) for x in a_parts) or any(
+        all(separated(x, y) for x in a_parts) for y in b_parts
     )

@@ -67,12 +67,12 @@ async def judge(
     """
     completions = list(result.completions)
     if not as_listed:
-        completions.sort(key=lambda done: done.node)
-    extracted = [answer_of(done.text) for done in completions]
+        completions.sort(key=lambda each: each.node)
+    extracted = [answer_of(each.text) for each in completions]
     if isinstance(grader, Grader):
         grader = grader.problem()
-        given = [answer for answer in extracted if answer is not None and answer.strip()]
-        await grader.read(given if reference is None else [*given, reference])
+        texts = [answer for answer in extracted if answer is not None and answer.strip()]
+        await grader.read(texts if reference is None else [*texts, reference])
     group_of = await group_answers(extracted, grader, form)
     firsts: dict[int, str] = {}
     for answer, group in zip(extracted, group_of, strict=True):
@@ -83,17 +83,17 @@ async def judge(
         verdicts = await asyncio.gather(*map(passes, firsts.values()))
     elif reference is not None:  # in turn: they share a budget
         verdicts = [await grader.equal(answer, reference) for answer in firsts.values()]
-    known = [verdict.equal for verdict in verdicts] if verdicts is not None else repeat(None)
-    groups = list(map(Group, firsts.values(), known))
+    rights = [verdict.equal for verdict in verdicts] if verdicts is not None else repeat(None)
+    groups = list(map(Group, firsts.values(), rights))
     answers = vote(completions, extracted, group_of)
-    by_node = dict(zip((done.node for done in completions), group_of, strict=True))
+    by_node = dict(zip((each.node for each in completions), group_of, strict=True))
     return Judgement(
         answers,
         right_by_rule(completions, group_of, groups) if verdicts is not None else None,
         any(group.correct for group in groups) if verdicts is not None else None,
         sum(verdict.undecided for verdict in verdicts or ()),
         tuple(groups),
-        tuple(by_node[done.node] for done in result.completions),
+        tuple(by_node[each.node] for each in result.completions),
     )
 
 
@@ -137,7 +137,7 @@ def vote(
     majority = speaker([1.0] * len(completions))
     if not _scored(completions):
         return Answers(None, None, majority)
-    weights = [done.weight for done in completions]
+    weights = [each.weight for each in completions]
     best = max(range(len(completions)), key=lambda i: (weights[i], completions[i].score or 0.0, -i))
     best_group = members.get(groups[best])
     weighted = speaker(weights) if any(weights) else majority
@@ -158,4 +158,4 @@ def answer_form(text: str) -> AnswerForm | None:
 
 
 def _scored(completions: Sequence[Completion]) -> bool:
-    return any(done.score is not None for done in completions)
+    return any(each.score is not None for each in completions)

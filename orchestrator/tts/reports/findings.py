@@ -51,10 +51,10 @@ def _number(count: int, what: str) -> str:
 _STATES: dict[State, str] = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
-def print_observation(console: Console, seen: Observation) -> None:
+def print_observation(console: Console, observation: Observation) -> None:
     """Print what was found, and advice below it."""
-    mark = f"[{_STATES[seen.state]}]{seen.state:8}[/]"
-    found = escape(" ".join(seen.found.split()))
-    console.print(f"{mark}  [bold]{seen.what}[/]: {found}", soft_wrap=True)
-    for line in seen.advice.splitlines():
+    mark = f"[{_STATES[observation.state]}]{observation.state:8}[/]"
+    text = escape(" ".join(observation.found.split()))
+    console.print(f"{mark}  [bold]{observation.what}[/]: {text}", soft_wrap=True)
+    for line in observation.advice.splitlines():
         console.print(f"          {escape(line)}", style="dim", soft_wrap=True)

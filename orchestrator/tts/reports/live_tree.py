@@ -89,15 +89,15 @@ def newest(root: Branch, lines: int) -> list[Branch]:
 
     If a branch is deeper than `lines`, its lowest part is shown.
     """
-    taken: set[Branch] = set()
+    visible: set[Branch] = set()
     for branch in sorted(root.below(), key=lambda branch: branch.newest, reverse=True):
-        missing = [each for each in branch.chain() if each not in taken]
-        if len(taken) + len(missing) > lines:
-            if not taken:
-                taken.update(missing[:lines])
+        missing = [each for each in branch.chain() if each not in visible]
+        if len(visible) + len(missing) > lines:
+            if not visible:
+                visible.update(missing[:lines])
             break
-        taken.update(missing)
-    return [branch for branch in root.below() if branch in taken]
+        visible.update(missing)
+    return [branch for branch in root.below() if branch in visible]
 
 
 _AROUND = 3  # lines of the screen for the question, the note and the cursor
@@ -185,18 +185,18 @@ class LiveTree(ProgressLines, Observer):
         if tree is None:
             return Text("waiting for the generator ...", style="dim")
         nodes = list(tree)
-        shown = [node for node in nodes if node.thought and node.fate is not Fate.PRUNED]
-        root = folded(shown)
+        alive = [node for node in nodes if node.thought and node.fate is not Fate.PRUNED]
+        root = folded(alive)
         lines = max(1, self._console.height - _AROUND)
-        drawn = RichTree(_one_line(Text(self._question, style="bold")))
-        places: dict[Branch | None, RichTree] = {root: drawn}
+        trunk = RichTree(_one_line(Text(self._question, style="bold")))
+        places: dict[Branch | None, RichTree] = {root: trunk}
         for branch in newest(root, lines):
             label = _line(branch.score, branch.text, FATE_STYLE[branch.fate], len(branch.nodes))
-            places[branch] = places.get(branch.parent, drawn).add(_one_line(label))
+            places[branch] = places.get(branch.parent, trunk).add(_one_line(label))
         pruned = sum(node.fate is Fate.PRUNED for node in nodes)
-        hidden = len(shown) - sum(len(branch.nodes) for branch in places if branch)
+        hidden = len(alive) - sum(len(branch.nodes) for branch in places if branch)
         note = f"{len(nodes)} steps, {pruned} pruned" + f", {hidden} not drawn" * bool(hidden)
-        return Group(drawn, _one_line(Text(note, style="dim")))
+        return Group(trunk, _one_line(Text(note, style="dim")))
 
 
 def _line(score: float | None, text: str, style: str, count: int = 1) -> Text:

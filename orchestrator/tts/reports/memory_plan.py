@@ -61,16 +61,16 @@ def print_headroom(out: Console, planned: MemoryPlan) -> None:
 
 
 def print_pools(
-    out: Console, planned: MemoryPlan, given: Mapping[Role, int], wanted: Mapping[Role, int]
+    out: Console, planned: MemoryPlan, in_file: Mapping[Role, int], lengths: Mapping[Role, int]
 ) -> None:
-    """Print how the planned KV pools (`wanted`, tokens) differ from the file's (`given`)."""
-    if given == wanted:
+    """Print how the planned KV pools (`lengths`, tokens) differ from the file's (`in_file`)."""
+    if in_file == lengths:
         out.print("kv_cache.tokens in the file: as planned.")
         return
-    for role in given:
-        line = f"{role}.kv_cache.tokens: {given[role]} -> {wanted[role]}"
-        out.print(line if given[role] != wanted[role] else f"{role}.kv_cache.tokens: as planned")
-    for device, excess in planned.excess(given).items():
+    for role in in_file:
+        line = f"{role}.kv_cache.tokens: {in_file[role]} -> {lengths[role]}"
+        out.print(line if in_file[role] != lengths[role] else f"{role}.kv_cache.tokens: as planned")
+    for device, excess in planned.excess(in_file).items():
         out.print(
             f"With the file's values GPU {device} lacks {_gib(excess)} GiB.", style="bold red"
         )
@@ -114,12 +114,14 @@ def _bar(gpu: GpuPlan, colours: bool) -> Text:
         sizes["graphs"] += place.memory.graphs
     sizes |= {f"{role} KV": size for role, size in gpu.kv.items()}
     sizes["free"] = gpu.free
-    shown = {part: size for part, size in sizes.items() if size}
-    lengths = {part: max(1, round(_BAR_WIDTH * size / gpu.total)) for part, size in shown.items()}
+    sizes_shown = {part: size for part, size in sizes.items() if size}
+    lengths = {
+        part: max(1, round(_BAR_WIDTH * size / gpu.total)) for part, size in sizes_shown.items()
+    }
     largest = max(lengths, key=lambda part: lengths[part])
     lengths[largest] += _BAR_WIDTH - sum(lengths.values())
     bar, legend = Text(), Text()
-    for part, size in shown.items():
+    for part, size in sizes_shown.items():
         mark = "█" if colours else _MARKS[part]
         bar.append(mark * lengths[part], _PARTS[part])
         legend.append("  " if legend else "").append(f"{mark} {part} {_gib(size)}", _PARTS[part])
@@ -150,9 +152,9 @@ def engine_table(planned: MemoryPlan) -> Table:
 
 
 def _cost(planned: MemoryPlan) -> str:
-    found = planned.searched
+    search = planned.searched
     line = (
-        f"One search step of {planned.beams} beams (roofline estimate): {found.seconds:.3f} s, "
+        f"One search step of {planned.beams} beams (roofline estimate): {search.seconds:.3f} s, "
         "one role after the other."
     )
     if planned.saved:
@@ -169,7 +171,7 @@ def _cost(planned: MemoryPlan) -> str:
         return f"{line} Equal halves would not hold one sequence of the {' and the '.join(short)}."
     return (
         f"{line} Equal halves of the KV memory ({plain.generator:,} and {plain.verifier:,} "
-        f"tokens): {plain.seconds:.3f} s, {plain.seconds / found.seconds:.2f}x."
+        f"tokens): {plain.seconds:.3f} s, {plain.seconds / search.seconds:.2f}x."
     )
 
 
@@ -216,9 +218,9 @@ def print_host_memory(out: Console, plan: HostMemoryPlan, limit: MemoryLimit | N
 
 
 def _beside(plan: HostMemoryPlan, limit: MemoryLimit) -> Iterator[str]:
-    left = limit.size - plan.needed
-    told = f"{gib(left)} are left" if left >= 0 else f"{gib(-left)} are lacking"
-    yield f"There are {gib(limit.size)} in {limit.of}: {told}."
+    rest = limit.size - plan.needed
+    remainder = f"{gib(rest)} are left" if rest >= 0 else f"{gib(-rest)} are lacking"
+    yield f"There are {gib(limit.size)} in {limit.of}: {remainder}."
 
 
 def _table(plan: HostMemoryPlan) -> Sheet:

@@ -15,14 +15,14 @@ from rich.text import Text
 _UNBOUNDED = 10_000
 
 
-def table(*left: str, right: Sequence[str] = ()) -> Table:
+def table(*words: str, right: Sequence[str] = ()) -> Table:
     """An empty table with columns of words, then of numbers; no cell is broken into lines."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in left:
-        made.add_column(heading, no_wrap=True)
+    sheet = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in words:
+        sheet.add_column(heading, no_wrap=True)
     for heading in right:
-        made.add_column(heading, justify="right", no_wrap=True)
-    return made
+        sheet.add_column(heading, justify="right", no_wrap=True)
+    return sheet
 
 
 class Sheet:
@@ -48,14 +48,14 @@ class Sheet:
             replace(column, overflow="fold", no_wrap=False, max_width=width // (2 * self._keys))
             for column in self._table.columns[: self._keys]
         ]
-        taken: list[Column] = []
+        columns: list[Column] = []
         for column in self._table.columns[self._keys :]:
-            together = self._with([*keys, *taken, column])
-            if taken and Measurement.get(console, wide, together).maximum > width:
-                yield self._with([*keys, *taken])
-                taken = []
-            taken.append(column)
-        yield self._with([*keys, *taken])
+            together = self._with([*keys, *columns, column])
+            if columns and Measurement.get(console, wide, together).maximum > width:
+                yield self._with([*keys, *columns])
+                columns = []
+            columns.append(column)
+        yield self._with([*keys, *columns])
 
     def _with(self, columns: list[Column]) -> Table:
         part = copy(self._table)

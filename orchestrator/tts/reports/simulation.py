@@ -49,13 +49,13 @@ def outcomes_table(
         "hit\nrate",
         "same\ntrees",
     )
-    shown = table("simulated\nschedule", right=headings)
-    shown.padding = 0
+    sheet = table("simulated\nschedule", right=headings)
+    sheet.padding = 0
     first = outcomes[0]
     lockstep_s = next((o.wall_s for o in outcomes if o.schedule == "lockstep"), None)
     for outcome in outcomes:
         generator, verifier = outcome.generator, outcome.verifier
-        shown.add_row(
+        sheet.add_row(
             outcome.schedule,
             f"{outcome.wall_s:,.1f}",
             f"{lockstep_s / outcome.wall_s:.2f}x" if lockstep_s else "-",
@@ -77,7 +77,7 @@ def outcomes_table(
     return Group(
         Text(_title(scenario, strategy, first), style="bold"),
         Text(),
-        Sheet(shown),
+        Sheet(sheet),
         Text(),
         *(Text(note, style="dim") for note in notes),
     )
@@ -127,8 +127,8 @@ def _place(scenario: Scenario) -> str:
 
 
 def _prompts(totals: StepTotals) -> str:
-    asked = totals.computed_tokens + totals.reused_tokens
-    reused = totals.reused_tokens / asked if asked else 0.0
+    prompt_tokens = totals.computed_tokens + totals.reused_tokens
+    reused = totals.reused_tokens / prompt_tokens if prompt_tokens else 0.0
     return f"{totals.computed_tokens / 1e3:,.0f}k ({_percent(reused)})"
 
 
@@ -205,8 +205,8 @@ def _problems(count: int) -> str:
 def _table(runs: Sequence[PlacedRun]) -> Table:
     concurrencies = sorted({run.concurrency for run in runs})
     headings = [f"{concurrency:,} at\na time" for concurrency in concurrencies]
-    shown = table("simulated placement", right=headings)
-    found = {(run.placement, run.concurrency): run for run in runs}
+    sheet = table("simulated placement", right=headings)
+    by_place = {(run.placement, run.concurrency): run for run in runs}
     best = {
         concurrency: max(run.problems_per_min for run in runs if run.concurrency == concurrency)
         for concurrency in concurrencies
@@ -214,10 +214,10 @@ def _table(runs: Sequence[PlacedRun]) -> Table:
     for placement in dict.fromkeys(run.placement for run in runs):
         cells = []
         for concurrency in concurrencies:
-            run = found[placement, concurrency]
+            run = by_place[placement, concurrency]
             speed = f"{run.problems_per_min:,.0f}" + "*" * (run.calls > _CALLS)
             if run.problems_per_min == best[concurrency]:
                 speed = f"[bold]{speed}[/]"
             cells.append(f"{speed}\n[dim]{run.median_s:,.2f} s[/]")
-        shown.add_row(placement.text, *cells)
-    return shown
+        sheet.add_row(placement.text, *cells)
+    return sheet

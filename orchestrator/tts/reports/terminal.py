@@ -42,42 +42,44 @@ _STYLES: dict[State, str] = {
 }
 
 
-def print_report(found: Comparison, console: Console | None = None) -> None:
+def print_report(comparison: Comparison, console: Console | None = None) -> None:
     """Print the tables of runs, and where they are kept; without a console to stdout."""
     console = console or consoles()[0]
-    if found.rows:
-        console.print(tables(found.rows))
-    if len(found.runs) == 1 and not found.unfinished:
-        summary = found.rows[0].summary
+    if comparison.rows:
+        console.print(tables(comparison.rows))
+    if len(comparison.runs) == 1 and not comparison.unfinished:
+        summary = comparison.rows[0].summary
         readings = [
-            f"{figure.title}: {figure.reading}" for figure in figures_of(found.runs[0], READ)
+            f"{figure.title}: {figure.reading}" for figure in figures_of(comparison.runs[0], READ)
         ]
         for line in (*limit_lines(summary), *work_lines(summary), *readings):
             console.print(line, markup=False, soft_wrap=True)
-    if found.pairs:
-        if not found.settings:
+    if comparison.pairs:
+        if not comparison.settings:
             console.print("The runs were asked for the same.")
-        for figure in pairs_figures(found):
+        for figure in pairs_figures(comparison):
             if not figure.name.startswith("by-problem"):  # a row for each: for the page
                 console.print(figure_table(figure))
-        if (more := len(found.pairs) - MOST_PAIRS) > 0:
-            console.print(f"{more} more runs are not compared with {found.names[0]} by problem.")
-    _print_folders(found, console)
+        if (more := len(comparison.pairs) - MOST_PAIRS) > 0:
+            console.print(
+                f"{more} more runs are not compared with {comparison.names[0]} by problem."
+            )
+    _print_folders(comparison, console)
 
 
 def print_answers(answers: Sequence[Answer]) -> None:
     """Print a row for each answer to stdout."""
     judged = any(answer.correct is not None for answer in answers)
-    shown = table("id", "answer", right=("score", "tokens", *(["correct"] if judged else [])))
+    sheet = table("id", "answer", right=("score", "tokens", *(["correct"] if judged else [])))
     for each in answers:
-        shown.add_row(
+        sheet.add_row(
             Text(each.id),
             Text("-" if each.answer is None else each.answer),
             "-" if each.score is None else f"{each.score:.4f}",
             f"{each.tokens:,}",
             *([{None: "-", True: "yes", False: "no"}[each.correct]] if judged else []),
         )
-    consoles()[0].print(Sheet(shown, keys=1))
+    consoles()[0].print(Sheet(sheet, keys=1))
 
 
 def figure_table(figure: Figure) -> RenderableType:
@@ -85,14 +87,14 @@ def figure_table(figure: Figure) -> RenderableType:
     rows = figure.rows[:_MOST_ROWS]
     words = [name for name in figure.columns if any(isinstance(row[name], str) for row in rows)]
     numbers = [name for name in figure.columns if name not in words]
-    shown = table(*words, right=numbers)
+    sheet = table(*words, right=numbers)
     for row in rows:
-        shown.add_row(*(Text(_cell(row[name])) for name in (*words, *numbers)))
+        sheet.add_row(*(Text(_cell(row[name])) for name in (*words, *numbers)))
     more = len(figure.rows) - _MOST_ROWS
     notes = [*figure.notes, *([f"{more:,} more are on the page."] if more > 0 else [])]
     return Group(
         _title(figure.title),
-        Sheet(shown),
+        Sheet(sheet),
         *(Text(note, style="dim") for note in notes),
     )
 
@@ -105,18 +107,18 @@ def _cell(cell: Cell) -> str:
     return cell or "-"
 
 
-def _print_folders(found: Comparison, console: Console) -> None:
+def _print_folders(comparison: Comparison, console: Console) -> None:
     """Where the runs are kept, what is left of them to do, and what to know of their numbers."""
 
     def warn(line: str) -> None:
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
-    for folder in found.folders:
-        kind = "group folder" if str(folder) in found.unfinished else "run folder"
+    for folder in comparison.folders:
+        kind = "group folder" if str(folder) in comparison.unfinished else "run folder"
         console.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
-        if left := found.unfinished.get(str(folder)):
-            warn(f"not finished: {', '.join(left)}. Continue with: tts bench --resume {folder}")
-    for run in found.runs:
+        if names := comparison.unfinished.get(str(folder)):
+            warn(f"not finished: {', '.join(names)}. Continue with: tts bench --resume {folder}")
+    for run in comparison.runs:
         lines = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
         lines += warnings_of(summary_of(run))
         if is_worked_on(run.folder):
@@ -124,7 +126,7 @@ def _print_folders(found: Comparison, console: Console) -> None:
         elif not has_finished(run.folder):
             lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
         for line in lines:
-            warn(line if len(found.runs) == 1 else f"{run.folder.name}: {line}")
+            warn(line if len(comparison.runs) == 1 else f"{run.folder.name}: {line}")
 
 
 def _changed_lines(run: Run) -> list[str]:
@@ -174,10 +176,10 @@ def tables(rows: Sequence[Row]) -> RenderableType:
 def _sheet(figure: Figure) -> Iterator[RenderableType]:
     """A figure whose first column holds names, with its notes."""
     name, *numbers = figure.columns
-    shown = table(name, right=["\n".join(wrap(each, _HEADING)) for each in numbers])
+    sheet = table(name, right=["\n".join(wrap(each, _HEADING)) for each in numbers])
     for row in figure.rows:
-        shown.add_row(*(Text(str(row[each] or "")) for each in figure.columns))
-    yield Sheet(shown)
+        sheet.add_row(*(Text(str(row[each] or "")) for each in figure.columns))
+    yield Sheet(sheet)
     yield from (Text(note, style="dim") for note in figure.notes)
 
 
@@ -214,10 +216,10 @@ def _percentages(
     headings: Mapping[Any, str], shares: Mapping[str, Mapping[Any, Any]]
 ) -> RenderableType:
     """A row of percentages for each name."""
-    shown = table("strategy", right=tuple(headings.values()))
+    sheet = table("strategy", right=tuple(headings.values()))
     for name, row in shares.items():
-        shown.add_row(Text(name), *(f"{row[each]:.1%}" if each in row else "" for each in headings))
-    return Sheet(shown)
+        sheet.add_row(Text(name), *(f"{row[each]:.1%}" if each in row else "" for each in headings))
+    return Sheet(sheet)
 
 
 def work_lines(summary: Summary) -> list[str]:
@@ -248,12 +250,12 @@ def work_lines(summary: Summary) -> list[str]:
 def limit_lines(summary: Summary) -> list[str]:
     """One run: the budget that n was fitted to, how many problems came to a limit, and which."""
     limits, limited = summary.limits or {}, summary.limited or {}
-    written = summary.generated_tokens + summary.critique_tokens
+    generated = summary.generated_tokens + summary.critique_tokens
     lines = []
     if tokens := (summary.fitted_to or {}).get("budget_tokens"):
         lines.append(
             f"budget of {tokens:,} generated tokens a problem on average: n={summary.n} is fitted "
-            f"to it, and took {written / max(1, summary.problems):,.0f}"
+            f"to it, and took {generated / max(1, summary.problems):,.0f}"
         )
     if tokens := limits.get("budget_tokens"):
         cut = f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
@@ -273,13 +275,13 @@ def limit_lines(summary: Summary) -> list[str]:
 
 def listed_table(runs: Sequence[ListedRun]) -> RenderableType:
     """A row for each of the recorded runs, and a line for each that is damaged."""
-    shown = table("run", "began", "state", right=("done", "accuracy", "n"))
+    sheet = table("run", "began", "state", right=("done", "accuracy", "n"))
     for heading in ("strategy", "verifier", "deployment", "dataset"):
-        shown.add_column(heading, no_wrap=True)
+        sheet.add_column(heading, no_wrap=True)
     for run in runs:
         dataset = run.dataset and Path(run.dataset).name
         began = run.began and datetime.fromisoformat(run.began).astimezone()
-        shown.add_row(
+        sheet.add_row(
             Text(run.name),
             f"{began:%Y-%m-%d %H:%M}" if began else "-",
             Text(run.state, _STYLES[run.state]),
@@ -289,7 +291,7 @@ def listed_table(runs: Sequence[ListedRun]) -> RenderableType:
             *(Text(each or "-") for each in (run.strategy, run.verifier, run.deployment, dataset)),
         )
     damages = [Text(f"{run.name}: {run.damage}", "red") for run in runs if run.damage]
-    return Group(Sheet(shown, keys=1), *damages)
+    return Group(Sheet(sheet, keys=1), *damages)
 
 
 def _title(text: str) -> Text:

@@ -116,10 +116,10 @@ class _Events:
         self._write("M", "thread_name", 0.0, **vars(track), args={"name": name})
         return track
 
-    def slice(self, track: _Track, name: str, began: float, ended: float, details: Details) -> None:
+    def slice(self, track: _Track, name: str, start: float, end: float, details: Details) -> None:
         """Something that took its time."""
-        length = _microseconds(ended) - _microseconds(began)
-        self._write("X", name, began, dur=length, **vars(track), args=details)
+        length = _microseconds(end) - _microseconds(start)
+        self._write("X", name, start, dur=length, **vars(track), args=details)
 
     def instant(self, track: _Track, name: str, t: float, details: Details) -> None:
         """Something that happened at one moment."""
@@ -129,9 +129,9 @@ class _Events:
         """A counter's value from `t` on."""
         self._write("C", name, t, pid=process, args={"value": value})
 
-    def flow(self, number: int, began: tuple[_Track, float], ended: tuple[_Track, float]) -> None:
+    def flow(self, number: int, start: tuple[_Track, float], end: tuple[_Track, float]) -> None:
         """An arrow between two slices, which are those of their tracks at these times."""
-        for kind, (track, t) in (("s", began), ("f", ended)):
+        for kind, (track, t) in (("s", start), ("f", end)):
             bound = {"bp": "e"} if kind == "f" else {}
             self._write(kind, "score", t, id=number, cat="score", **bound, **vars(track))
 
@@ -157,15 +157,15 @@ class _Lanes:
         self._free: list[int] = []
         self._count = 0
 
-    def place(self, began: float, ended: float) -> int:
+    def place(self, start: float, end: float) -> int:
         """The lane of the next interval."""
-        while self._busy and self._busy[0][0] < began:
+        while self._busy and self._busy[0][0] < start:
             heapq.heappush(self._free, heapq.heappop(self._busy)[1])
         if self._free:
             lane = heapq.heappop(self._free)
         else:
             lane, self._count = self._count, self._count + 1
-        heapq.heappush(self._busy, (ended, lane))
+        heapq.heappush(self._busy, (end, lane))
         return lane
 
 
@@ -203,8 +203,8 @@ class _Engine:
             self._count_down()
 
     def _count_down(self) -> None:
-        ended = heapq.heappop(self._ends)
-        self.out.count(self.process, "in flight", ended, len(self._ends))
+        end = heapq.heappop(self._ends)
+        self.out.count(self.process, "in flight", end, len(self._ends))
 
 
 class _Trace:
@@ -300,12 +300,12 @@ class _Trace:
         if request.cancelled:
             why: Details = {"cancelled": request.cancelled}
             self._decide(f"cancel {request.engine}", request.done, *key, why)
-        sent: Details = {
+        facts: Details = {
             "kind": request.kind,
             "generator in flight": request.in_flight[0],
             "verifier in flight": request.in_flight[1],
         }
-        self._decide(f"send {request.engine}", request.sent, *key, sent)
+        self._decide(f"send {request.engine}", request.sent, *key, facts)
         scored = request.engine == "verifier" and not request.cancelled and key in self._values
         if scored:
             details["score"] = self._values.pop(key)
@@ -357,8 +357,8 @@ class _Trace:
         if problem not in self._open:
             return
         began, lane, question = self._open.pop(problem)
-        said: Details = {"problem": problem, "question": question}
-        self._out.slice(self._lanes[lane], problem, began, t, said | details)
+        facts: Details = {"problem": problem, "question": question}
+        self._out.slice(self._lanes[lane], problem, began, t, facts | details)
         self._out.count(self._orchestrator, "running", t, len(self._open))
         heapq.heappush(self._free_lanes, lane)
 
@@ -380,8 +380,8 @@ def _details(request: EngineRequest) -> Details:
 def _title(request: EngineRequest) -> str:
     """The name of a slice: the node, and the kind where it is not plain main work."""
     kind = "" if request.kind == "main" else f"{request.kind} "
-    ended = " (cancelled)" if request.cancelled else ""
-    return f"{kind}{_name(request.node)}{ended}"
+    suffix = " (cancelled)" if request.cancelled else ""
+    return f"{kind}{_name(request.node)}{suffix}"
 
 
 def _name(node: NodePath) -> str:

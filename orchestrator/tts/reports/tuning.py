@@ -64,15 +64,15 @@ def engine_table(engine: EngineResult) -> RenderableType:
     best = max(level.tokens_per_s for level in levels)
     unit = engine.unit
     measured = (f"{unit}\nin flight", "tokens/s\nmedian", "lowest to\nhighest")
-    shown = table(right=(*measured, "of\nbest", "request\nms"))
-    shown.add_column("", no_wrap=True)
+    sheet = table(right=(*measured, "of\nbest", "request\nms"))
+    sheet.add_column("", no_wrap=True)
     saturated = next((level.load for level in levels if point and level.load >= point), None)
     for level in levels:
         share = level.tokens_per_s / best
         bar = Text("█" * round(_BAR_WIDTH * share), "green" if share >= SHARE else "blue")
         if level.load == saturated:
             bar.append(" saturated", "bold")
-        shown.add_row(
+        sheet.add_row(
             f"{level.load:,}",
             f"{level.tokens_per_s:,.0f}",
             f"{level.lowest:,.0f} to {level.highest:,.0f}",
@@ -84,25 +84,25 @@ def engine_table(engine: EngineResult) -> RenderableType:
     times = f"{min(repeats)}" if min(repeats) == max(repeats) else f"{min(repeats)}-{max(repeats)}"
     return Group(
         Text(f"{engine.role}: each load measured {times} times", style="bold"),
-        Sheet(shown),
+        Sheet(sheet),
         Text(saturation_sentence(engine)),
     )
 
 
 def saturation_sentence(engine: EngineResult) -> str:
     """The saturation point in words."""
-    found, unit = engine.saturation, engine.unit
+    point, unit = engine.saturation, engine.unit
     smallest, largest = engine.levels[0].load, engine.levels[-1].load
-    if found.load is None:
+    if point.load is None:
         return (
             f"No saturation point was seen: {largest // 2:,} {unit} still fall short of "
             f"{100 * SHARE:.0f}% of the best throughput."
         )
-    where = f"at most {smallest:,}" if found.load <= smallest else f"{found.load:,.0f}"
-    high = f"{found.high:,.0f}" if found.high else f"beyond {largest / 2:,.0f}"
+    where = f"at most {smallest:,}" if point.load <= smallest else f"{point.load:,.0f}"
+    high = f"{point.high:,.0f}" if point.high else f"beyond {largest / 2:,.0f}"
     return (
         f"Saturation point ({100 * SHARE:.0f}% of the best): {where} {unit}, "
-        f"95% interval {found.low or 0:,.0f} to {high}."
+        f"95% interval {point.low or 0:,.0f} to {high}."
     )
 
 

@@ -50,8 +50,8 @@ def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
     """
     vote = vote or run.config.vote
     place = {name: number for number, name in enumerate(run.config.problem_ids)}
-    found = [_answer(problem, vote) for problem in run.totals.problems.values()]
-    return sorted(found, key=lambda answer: place.get(answer.id, len(place)))
+    answers = [_answer(problem, vote) for problem in run.totals.problems.values()]
+    return sorted(answers, key=lambda answer: place.get(answer.id, len(place)))
 
 
 def as_table(answers: Sequence[Any], kind: str, of: type = Answer) -> str:

@@ -24,12 +24,14 @@ class ScoreCalibration:
         """
         if event.correct is None:
             return
-        for done in event.completions:
-            if done.score is None:
+        for completion in event.completions:
+            if completion.score is None:
                 self.without_score += 1
                 continue
-            self._scores.append(done.score)
-            self._right.append(done.group >= 0 and bool(event.groups[done.group].correct))
+            self._scores.append(completion.score)
+            self._right.append(
+                completion.group >= 0 and bool(event.groups[completion.group].correct)
+            )
             self._problems.append(self._count)
         self._count += 1
 

@@ -50,11 +50,11 @@ def check_inputs(folder: Path) -> None:
     except OSError as error:
         raise _cannot_read(folder, error) from error
     for name in (CONFIG, PROBLEMS):
-        then, found = first.files.get(name), now.get(name)
-        if then != found:
+        earlier, current = first.files.get(name), now.get(name)
+        if earlier != current:
             raise RunDamaged(
                 f"{folder / name} is not the file that was there when its log began: it had "
-                f"{then or 'nothing'}, and has {found or 'nothing'}.",
+                f"{earlier or 'nothing'}, and has {current or 'nothing'}.",
                 hint="Bring it back as it was: what was computed with it is not what it says now.",
             )
 

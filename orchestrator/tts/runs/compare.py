@@ -92,8 +92,8 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without single problems and the summary; the run by its folder's name."""
-        kept = (each.name for each in fields(self) if each.name not in _NOT_KEPT)
-        data = {name: msgspec.to_builtins(getattr(self, name)) for name in kept}
+        names = (each.name for each in fields(self) if each.name not in _NOT_KEPT)
+        data = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         return {**data, "run": Path(self.run).name}
 
 
@@ -148,11 +148,11 @@ def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Compar
         votes = {runs[0].config.strategy: runs[0].config.vote}
         rows = [replace(row, name=called) for row in rows_of(runs[0], votes)]
     for folder in folders:
-        found, left = _read(folder)
-        runs += [run for run, _ in found]
-        rows += [row for run, votes in found for row in rows_of(run, votes)]
+        finished, names = _read(folder)
+        runs += [run for run, _ in finished]
+        rows += [row for run, votes in finished for row in rows_of(run, votes)]
         if is_group(folder):
-            unfinished[str(folder)] = left
+            unfinished[str(folder)] = names
     folders = [*([baseline.folder] if baseline else []), *folders]
     several = len(folders) > 1 and len(runs) > 1
     return Comparison(
@@ -171,8 +171,8 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
 
     Raises RunError if the folder holds neither.
     """
-    found, unfinished = _read(folder)
-    return [row for run, votes in found for row in rows_of(run, votes)], unfinished
+    finished, unfinished = _read(folder)
+    return [row for run, votes in finished for row in rows_of(run, votes)], unfinished
 
 
 def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
@@ -180,11 +180,11 @@ def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
     if not is_group(folder):
         run = Run.load(folder)
         return [(run, {run.config.strategy: run.config.vote})], []
-    found = []
+    finished = []
     unfinished: list[str] = []
     for member in read_members(folder):
         if has_finished(folder / member.folder):
-            found.append((Run.load(folder / member.folder), member.votes))
+            finished.append((Run.load(folder / member.folder), member.votes))
         else:
             unfinished += member.votes
     if unfinished and (folder / COMPARISON).exists():
@@ -193,7 +193,7 @@ def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
             f"{', '.join(unfinished)} or their {SUMMARY}.",
             hint=f"Bring them back, or make them again: tts bench --resume {folder}",
         )
-    return found, unfinished
+    return finished, unfinished
 
 
 def summary_of(run: Run) -> Summary:
@@ -209,11 +209,11 @@ def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
 
 def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
     by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
-    accuracy, judged, counted = by_rule.get(vote), run.totals.judged(), run.totals.counted()
+    accuracy, judged, basis = by_rule.get(vote), run.totals.judged(), run.totals.counted()
     right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in counted if p.seconds is not None]
-    compute = [p.compute for p in counted if p.compute is not None]
-    knows = counted and len(compute) == len(counted)
+    seconds = [p.seconds for p in basis if p.seconds is not None]
+    compute = [p.compute for p in basis if p.compute is not None]
+    knows = basis and len(compute) == len(basis)
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
@@ -227,10 +227,10 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round(_mean(p.search_tokens for p in counted), 1),
+        tokens_per_problem=round(_mean(p.search_tokens for p in basis), 1),
         compute_per_problem=fmean(compute) if knows else None,
         no_compute=None if knows else _no_compute(run.config),
-        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in counted), 1),
+        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in basis), 1),
         seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
         wall_s=summary.wall_s,
         accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
@@ -243,8 +243,8 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """0 without any."""
-    return fmean(found) if (found := list(values)) else 0.0
+    """The mean; 0 without values."""
+    return fmean(numbers) if (numbers := list(values)) else 0.0
 
 
 def _no_compute(config: RunConfig) -> str:
@@ -352,10 +352,10 @@ def pooled(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in rows:
         budget = tuple(row.budget.items())
         together.setdefault((label(row, also), budget, budget or row.n), []).append(row)
-    found: dict[str, list[Row]] = {}
+    joined: dict[str, list[Row]] = {}
     for (name, *_), seeds in together.items():
-        found.setdefault(str(name), []).append(_mean_row(seeds) if len(seeds) > 1 else seeds[0])
-    return found
+        joined.setdefault(str(name), []).append(_mean_row(seeds) if len(seeds) > 1 else seeds[0])
+    return joined
 
 
 def best_of(rows: Iterable[Row]) -> Row:
@@ -405,10 +405,10 @@ def _circumstance(row: Row, name: str) -> Any:
 
 
 def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
-    known = known_strategy(strategy)
-    if known is None:
+    entry = known_strategy(strategy)
+    if entry is None:
         return {}
-    defaults = default_parameters(known, summary.context or sys.maxsize, summary.n or 1)
+    defaults = default_parameters(entry, summary.context or sys.maxsize, summary.n or 1)
     return {
         name: value
         for name, value in summary.parameters.items()

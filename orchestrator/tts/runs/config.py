@@ -164,10 +164,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def to_json(self) -> Json:
         """The content of run.json, in its order."""
-        written = ((name, getattr(self, name)) for name in FIELDS)
+        values = ((name, getattr(self, name)) for name in FIELDS)
         return {
             name: msgspec.to_builtins(value)
-            for name, value in written
+            for name, value in values
             if name not in LEFT_OUT or value not in (None, {}, [], Limits())
         }
 
@@ -214,8 +214,10 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
     The circumstances are not compared: of engines elsewhere only the model counts, where it is
     named on both sides. Nor is the content of functions' files: the log says when it changed.
     """
-    asked, were = ((each.get("problem_ids"), each.get("problems_digest")) for each in (now, before))
-    if asked[0] == were[0] and asked[1] != were[1]:
+    current, earlier = (
+        (each.get("problem_ids"), each.get("problems_digest")) for each in (now, before)
+    )
+    if current[0] == earlier[0] and current[1] != earlier[1]:
         raise RunError(
             f"The run in {folder} cannot be continued: the questions or answers of "
             f"{now['dataset']} are not those that it began with.",

@@ -30,8 +30,8 @@ def why_dependent(strategy: str, *, limited: bool) -> WhyDependent | None:
 
     `limited`: whether its problems were, in tokens or in time.
     """
-    known = known_strategy(strategy)
-    if known is None or known.independent is None:
+    entry = known_strategy(strategy)
+    if entry is None or entry.independent is None:
         return "dependent"
     return "limits" if limited else None
 
@@ -41,8 +41,8 @@ def unit_size(strategy: str, parameters: Mapping[str, Any]) -> int:
 
     Part i holds the nodes whose first index, divided by this, is i.
     """
-    known = known_strategy(strategy)
-    subtrees = known is not None and known.independent == "subtrees"
+    entry = known_strategy(strategy)
+    subtrees = entry is not None and entry.independent == "subtrees"
     return int(parameters["beam_width"]) if subtrees else 1
 
 
@@ -75,12 +75,12 @@ class Point:
 
 def sizes(n: int, unit: int) -> list[int]:
     """The n of a curve's points: unit, 2 unit, 4 unit, ... and n itself."""
-    found = []
+    doublings = []
     size = unit
     while size < n:
-        found.append(size)
+        doublings.append(size)
         size *= 2
-    return [*found, n]
+    return [*doublings, n]
 
 
 def points(
@@ -112,16 +112,16 @@ def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list
     """
     groups = [Group(logged.answer, logged.correct) for logged in event.groups]
     members: list[list[LoggedCompletion]] = [[] for _ in range(blocks)]
-    for done in sorted(event.completions, key=lambda done: done.node):
-        block = done.node[0] // size
+    for end in sorted(event.completions, key=lambda end: end.node):
+        block = end.node[0] // size
         if block < blocks:
-            members[block].append(done)
-    found = []
+            members[block].append(end)
+    votes = []
     for block_members in members:
         completions = [
-            Completion(done.node, "", done.score, done.probability) for done in block_members
+            Completion(end.node, "", end.score, end.probability) for end in block_members
         ]
-        group_of = [done.group for done in block_members]
+        group_of = [end.group for end in block_members]
         right = right_by_rule(completions, group_of, groups).get(rule, False)
-        found.append((right, any(g >= 0 and bool(groups[g].correct) for g in group_of)))
-    return found
+        votes.append((right, any(g >= 0 and bool(groups[g].correct) for g in group_of)))
+    return votes

@@ -223,8 +223,8 @@ def of_metrics(text: str, *, t: float) -> dict[Role, EngineStep]:
 
 def _of_gauges(gauges: Mapping[tuple[str, str], float], t: float) -> EngineStep:
     def value(family: str, kind: str) -> int | None:
-        found = gauges.get((f"nv_trt_llm_{family}_metrics", kind))
-        return None if found is None else round(found)
+        gauge = gauges.get((f"nv_trt_llm_{family}_metrics", kind))
+        return None if gauge is None else round(gauge)
 
     generating = value("inflight_batcher", "generation_requests")
     return EngineStep(

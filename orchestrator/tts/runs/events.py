@@ -55,10 +55,10 @@ class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     @property
     def began(self) -> datetime:
         """`time` in UTC; raises ValueError if it is none."""
-        found = datetime.fromisoformat(self.time)
-        if found.tzinfo is None or not 1900 < found.year < 9999:
+        moment = datetime.fromisoformat(self.time)
+        if moment.tzinfo is None or not 1900 < moment.year < 9999:
             raise ValueError(f"{self.time!r:.60} is not the time of a session")
-        return found.astimezone(UTC)
+        return moment.astimezone(UTC)
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
@@ -208,7 +208,7 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     """The advice to `auto` and what came of it; other strategies have none."""
 
     def __post_init__(self) -> None:
-        if any(done.group >= len(self.groups) for done in self.completions):
+        if any(each.group >= len(self.groups) for each in self.completions):
             raise ValueError(f"a completion is of a group that is not among its {len(self.groups)}")
 
 

@@ -108,10 +108,10 @@ def read_whole_group(folder: Path) -> GroupConfig:
     first = (
         {"strategy": members[0].strategy, "parameters": members[0].parameters} if members else {}
     )
-    found = parse_config(shared | first, file, lacks=_OWN)
+    whole = parse_config(shared | first, file, lacks=_OWN)
     if not members:
         raise damaged(file, "Expected `array` of length >= 1 - at `$.runs`")
-    return GroupConfig(found, members)
+    return GroupConfig(whole, members)
 
 
 def read_members(folder: Path) -> list[Member]:
@@ -124,18 +124,18 @@ def read_members(folder: Path) -> list[Member]:
     for member in members:
         if not has_begun(folder / member.folder):
             continue
-        asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
-        found = read_config(folder / member.folder)
-        for name, value in asked.items():
+        expected = {**shared, "strategy": member.strategy, "parameters": member.parameters}
+        actual = read_config(folder / member.folder)
+        for name, value in expected.items():
             # a strategy that takes a budget has the one to which the others' n is fitted;
             # each has its own strategy's function, whose file may have changed before it was begun
             if (
                 name not in (*CIRCUMSTANCES, "limits", "sources", "functions")
-                and found.get(name) != value
+                and actual.get(name) != value
             ):
                 raise RunDamaged(
                     f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
-                    f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",
+                    f"{name} is {actual.get(name)!r:.200} instead of {value!r:.200}.",
                     hint="Bring the right folder back.",
                 )
     return members

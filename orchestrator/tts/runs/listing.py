@@ -65,15 +65,15 @@ def list_runs(folder: Path) -> list[ListedRun]:
             f"There is no folder {folder}.", hint="Name a folder in which runs were recorded."
         )
     if _is_recorded(folder):
-        found = list(_listed(folder, folder.resolve().name))
+        runs = list(_listed(folder, folder.resolve().name))
     else:
-        found = [
+        runs = [
             run
             for below in folder.iterdir()
             if not is_closed(below)
             for run in _listed(below, below.name)
         ]
-    return sorted(found, key=lambda run: (run.began or "", run.name), reverse=True)
+    return sorted(runs, key=lambda run: (run.began or "", run.name), reverse=True)
 
 
 def _is_recorded(folder: Path) -> bool:
@@ -92,10 +92,10 @@ def _listed(folder: Path, name: str) -> Iterator[ListedRun]:
     except TtsError as error:
         yield _damaged(folder, name, error)
         return
-    begun = [member for member in members if has_begun(member)]
-    for member in begun:
+    runs = [member for member in members if has_begun(member)]
+    for member in runs:
         yield _run(member, f"{name}/{member.name}")
-    if not begun:
+    if not runs:
         state: State = "running" if is_worked_on(folder) else "interrupted"
         yield ListedRun(name=name, folder=str(folder), began=_began(folder), state=state)
 
@@ -105,7 +105,7 @@ def _run(folder: Path, name: str) -> ListedRun:
         config = parse_config(read_config(folder), folder / CONFIG)
         finished = read_summary(folder) if has_finished(folder) else None
         began = _time_of(folder)
-        done = solved(folder) if finished is None else finished.problems
+        problems = solved(folder) if finished is None else finished.problems
     except TtsError as error:
         return _damaged(folder, name, error)
     if finished:
@@ -123,7 +123,7 @@ def _run(folder: Path, name: str) -> ListedRun:
         verifier=_verifier(config),
         schedule=config.schedule,
         n=_n(config),
-        problems_done=min(done, len(config.problem_ids)),
+        problems_done=min(problems, len(config.problem_ids)),
         problems=len(config.problem_ids),
         accuracy=finished.accuracy if finished else None,
     )

@@ -36,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
     hosts too, if the mount passes locks on to its server; a file system without locks is used
     without one. Raises RunError naming the process that has the folder.
     """
-    made = not is_folder(folder)
+    is_new = not is_folder(folder)
     with writing(folder):
         make_folder(folder)
         file = _locked_file(folder / LOCK)
@@ -52,7 +52,7 @@ def locked(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):  # a folder that was removed meanwhile, or is not empty
                 (folder / LOCK).unlink()
-                if made:
+                if is_new:
                     folder.rmdir()
 
 

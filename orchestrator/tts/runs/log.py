@@ -77,13 +77,13 @@ class ChecksumChain:
                 if not size:
                     return cls()
                 lines.seek(max(0, size - _TAIL))
-                said = _said(lines.read(_TAIL))
+                checksum = _checksum_in(lines.read(_TAIL))
         except FileNotFoundError:
             return cls()
-        return None if said is None else cls(said)
+        return None if checksum is None else cls(checksum)
 
 
-def _said(tail: bytes) -> int | None:
+def _checksum_in(tail: bytes) -> int | None:
     """The checksum at the end of a line; None if that is no end of a line."""
     if tail.startswith(_FIELD) and tail.endswith(b'"}\n'):
         with suppress(ValueError):

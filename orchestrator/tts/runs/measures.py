@@ -145,27 +145,27 @@ class LoadOverTime:
         """Seconds in a stretch, by now."""
         self._integrals = [0.0] * stretches
 
-    def add(self, sent: float, done: float, load: float) -> None:
-        """Something of this load was in flight from `sent` to `done`."""
-        while done > self.width_s * len(self._integrals):
+    def add(self, start: float, end: float, load: float) -> None:
+        """Something of this load was in flight from `start` to `end`."""
+        while end > self.width_s * len(self._integrals):
             self._join()
-        place = int(sent / self.width_s)
+        place = int(start / self.width_s)
         while place < len(self._integrals):
-            begin, end = place * self.width_s, (place + 1) * self.width_s
-            self._integrals[place] += load * max(0.0, min(done, end) - max(sent, begin))
-            if end >= done:
+            low, high = place * self.width_s, (place + 1) * self.width_s
+            self._integrals[place] += load * max(0.0, min(end, high) - max(start, low))
+            if high >= end:
                 return
             place += 1
 
     def means(self, wall_s: float) -> list[float]:
         """The mean load of each stretch of a run that took `wall_s`; the last one may be cut."""
-        found = []
+        means = []
         for place, integral in enumerate(self._integrals):
             begin = place * self.width_s
             if begin >= wall_s:
                 break
-            found.append(integral / min(self.width_s, wall_s - begin))
-        return found
+            means.append(integral / min(self.width_s, wall_s - begin))
+        return means
 
     @property
     def total(self) -> float:
@@ -273,8 +273,8 @@ class Measures:
     @property
     def compute(self) -> float | None:
         """FLOPs of both models for the solved problems; None where they are not known of all."""
-        known = [each.compute for each in self.problems.values() if each.compute is not None]
-        return sum(known) if known and len(known) == len(self.problems) else None
+        costs = [each.compute for each in self.problems.values() if each.compute is not None]
+        return sum(costs) if costs and len(costs) == len(self.problems) else None
 
     @property
     def problems_per_s(self) -> float | None:
@@ -329,8 +329,8 @@ class Measures:
     @property
     def cpu_s(self) -> float | None:
         """Processor seconds of the orchestrator, of the sessions that say it; None if none does."""
-        said = self.run.resources.values()
-        return sum(session.cpu_s for session in said) if said else None
+        sessions = self.run.resources.values()
+        return sum(session.cpu_s for session in sessions) if sessions else None
 
     @property
     def cpu_share(self) -> float | None:
@@ -341,8 +341,8 @@ class Measures:
     @property
     def energy_j(self) -> float | None:
         """Joules of all GPUs of the orchestrator's machine; None where NVML told nothing."""
-        told = [each.energy_j for each in self.run.resources.values() if each.energy_j]
-        return sum(sum(by_gpu.values()) for by_gpu in told) if told else None
+        energies = [each.energy_j for each in self.run.resources.values() if each.energy_j]
+        return sum(sum(by_gpu.values()) for by_gpu in energies) if energies else None
 
     def mean_in_flight(self, engine: Role) -> float | None:
         """Mean load in flight over the wall time: the integral over it is that of the requests'
@@ -431,9 +431,9 @@ def computed_tokens(problem: ProblemState) -> dict[Role, int]:
     work, own = problem.work, problem.tokens_by_node()
     prompt = min((event.prompt_tokens for _, event in problem.generated), default=0)
     on_a_path = {node for path in problem.completed_paths() for node in path}
-    kept = own.keys() - (_in_vain(problem) - on_a_path)
+    nodes = own.keys() - (_in_vain(problem) - on_a_path)
     return {
-        "generator": prompt + sum(own[node] for node in kept),
+        "generator": prompt + sum(own[node] for node in nodes),
         "verifier": work.verifier_tokens - work.reused_tokens + work.critique_tokens,
     }
 
@@ -491,52 +491,52 @@ def _unended(problem: ProblemState, paths: list[list[NodePath]]) -> int:
     """Completions that the most steps or tokens ended; none where a limit cut the search off."""
     if problem.solution and problem.solution.limit:
         return 0
-    ended = {
+    own_ends = {
         node
         for node, thought, _, _ in problem.thoughts()
         if thought.stop in (Stop.END, Stop.CUT)
         or (thought.stop is Stop.STEP and not thought.text.strip())
     }
-    return sum(path[-1] not in ended for path in paths if path)
+    return sum(path[-1] not in own_ends for path in paths if path)
 
 
 def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:
     """The sum over completions of the time until each was written and, if it was, scored."""
     started = problem.started or 0.0
-    ended = {node: began + event.done for node, _, began, event in problem.thoughts()}
+    end_of = {node: began + event.done for node, _, began, event in problem.thoughts()}
     for began, event in problem.scored:
-        ended[event.node] = max(began + event.t, ended.get(event.node, 0.0))
-    return sum(ended.get(path[-1], started) - started for path in paths if path)
+        end_of[event.node] = max(began + event.t, end_of.get(event.node, 0.0))
+    return sum(end_of.get(path[-1], started) - started for path in paths if path)
 
 
 def _in_vain(problem: ProblemState) -> set[NodePath]:
     """Expansions sent ahead and never asked for, perhaps because they were asked for before
     that.
     """
-    asked = {event.node for _, event in problem.used}
+    uses = {event.node for _, event in problem.used}
     return {
         node
         for node, _, _, event in problem.thoughts()
-        if event.kind == "speculative" and event.node not in asked
+        if event.kind == "speculative" and event.node not in uses
     }
 
 
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     right = {place for place, group in enumerate(event.groups) if group.correct}
-    return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
+    return tuple(sorted({end.node[0] for end in event.completions if end.group in right}))
 
 
 def _scores(event: ProblemSolved) -> dict[str, tuple[float | None, float | None]]:
-    chosen = set(event.answers.values())
+    answers = set(event.answers.values())
     scores: dict[str, tuple[float | None, float | None]] = {}
-    for done in event.completions:  # the best first
-        answer = event.groups[done.group].answer if done.group >= 0 else None
-        if answer is not None and answer in chosen:
-            scores.setdefault(answer, (done.score, done.probability))
+    for end in event.completions:  # the best first
+        answer = event.groups[end.group].answer if end.group >= 0 else None
+        if answer is not None and answer in answers:
+            scores.setdefault(answer, (end.score, end.probability))
     return scores
 
 
-def _hashed(asked: ProblemStarted) -> str:
-    said = [part for turn in asked.history for part in (turn.role, turn.content)]
-    text = "\0".join([*said, asked.question])
+def _hashed(start: ProblemStarted) -> str:
+    turns = [part for turn in start.history for part in (turn.role, turn.content)]
+    text = "\0".join([*turns, start.question])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

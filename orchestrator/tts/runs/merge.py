@@ -48,7 +48,7 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     limits = [first.limits for first in firsts if first.limits]
     first = min(firsts, key=lambda session: session.began)
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
-    used: dict[str, Resources] = {}
+    by_source: dict[str, Resources] = {}
     last = 0.0
     chain = ChecksumChain()
     with writing(folder):
@@ -65,13 +65,13 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
         with replacing(folder / EVENTS) as file:
             file.write(chain.seal(encode(first)))
             streams = [_on_one_clock(name, path, began) for name, path in shards.items()]
-            for source, event in heapq.merge(*streams, key=lambda found: found[1].t):
+            for source, event in heapq.merge(*streams, key=lambda item: item[1].t):
                 last = max(last, event.t)
                 if isinstance(event, Finished):
                     continue
                 if isinstance(event, Resources):
-                    used[source] = event
-                    event = _summed(event, used)
+                    by_source[source] = event
+                    event = _summed(event, by_source)
                 file.write(chain.seal(encode(event)))
             file.write(chain.seal(encode(Finished(t=last))))
 
@@ -96,14 +96,14 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
         yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
 
 
-def _summed(last: Resources, used: Mapping[str, Resources]) -> Resources:
+def _summed(last: Resources, by_source: Mapping[str, Resources]) -> Resources:
     """What processes have used by the time of `last` that each count for themselves."""
     return msgspec.structs.replace(
         last,
-        cpu_s=round(sum(each.cpu_s for each in used.values()), 6),
+        cpu_s=round(sum(each.cpu_s for each in by_source.values()), 6),
         energy_j={
             f"{name}, GPU {gpu}": joules
-            for name, each in used.items()
+            for name, each in by_source.items()
             for gpu, joules in each.energy_j.items()
         },
     )

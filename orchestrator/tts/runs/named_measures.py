@@ -375,8 +375,8 @@ def _percentile(
     """A percentile of a run's values, those left out that it does not know."""
 
     def value_of(measures: Measures) -> MeasureValue:
-        known = [value for value in values_of(measures) if value is not None]
-        return rounded(quantile(known, percent / 100), digits)
+        values = [value for value in values_of(measures) if value is not None]
+        return rounded(quantile(values, percent / 100), digits)
 
     return value_of
 

@@ -87,7 +87,7 @@ class CacheCurve:
     """Blocks of the largest request: the smallest pool that can serve the run."""
     _hits: tuple[int, ...]
     """Look-ups that hit in a cache of so many blocks, by blocks."""
-    _found: tuple[int, ...]
+    _returns: tuple[int, ...]
     """Likewise of all uses."""
     _uses: int
     """Uses of blocks that had been used before."""
@@ -97,7 +97,7 @@ class CacheCurve:
         if blocks < self.least:
             raise ValueError(f"a request of {self.least} blocks does not fit a pool of {blocks}")
         hits = self._hits[min(blocks, len(self._hits) - 1)]
-        found = self._found[min(blocks, len(self._found) - 1)]
+        returns = self._returns[min(blocks, len(self._returns) - 1)]
         return CacheUse(
             blocks,
             self.lookups,
@@ -105,7 +105,7 @@ class CacheCurve:
             self.compulsory_misses,
             self.lookups - self.compulsory_misses - hits,
             # what came in again or for the first time, less what is there at the end
-            self._uses - found + self.distinct - min(blocks, self.distinct),
+            self._uses - returns + self.distinct - min(blocks, self.distinct),
         )
 
 
@@ -120,8 +120,8 @@ def uses_in_time(requests: Iterable[TimedRequest], block_size: int) -> Iterator[
     timed: list[tuple[float, int, Use]] = []
     for request in requests:
         # a generated token's keys are computed with the next one: the last one's never are
-        kept = np.concatenate((request.prompt, request.generated[:-1]))
-        path = blocks.path(kept)
+        ids = np.concatenate((request.prompt, request.generated[:-1]))
+        path = blocks.path(ids)
         looked_up = path[: (len(request.prompt) - 1) // block_size]
         timed.append((request.sent, len(timed), Use(looked_up, True)))
         timed.append((request.done, len(timed), Use(path, False)))
@@ -188,11 +188,11 @@ class _PrefixSums:
 
     def below(self, place: int) -> int:
         """The sum of all elements before `place`."""
-        sums, found = self._sums, 0
+        sums, total = self._sums, 0
         while place:
-            found += sums[place]
+            total += sums[place]
             place &= place - 1
-        return found
+        return total
 
 
 class _Ranges:

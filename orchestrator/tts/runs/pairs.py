@@ -132,13 +132,13 @@ def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float], z: float = Z
     errors wide to each side.
     """
     differences = [right - theirs[name] for name, right in ours.items() if name in theirs]
-    found = paired(differences)
-    if found is None:
+    change = paired(differences)
+    if change is None:
         return None
     if all(each in (-1, 0, 1) for each in differences):
         counts = differences.count(1), differences.count(-1), len(differences)
-        return Gain(found.mean, *share_difference(*counts, z))
-    return Gain(found.mean, found.mean - z * found.error, found.mean + z * found.error)
+        return Gain(change.mean, *share_difference(*counts, z))
+    return Gain(change.mean, change.mean - z * change.error, change.mean + z * change.error)
 
 
 def pair_of(baseline: Run, other: Run) -> Pair:
@@ -152,12 +152,12 @@ def pair_of(baseline: Run, other: Run) -> Pair:
     ]
     if not common:
         raise _nothing_in_common(baseline, other)
-    asked = [set(run.config.problem_ids) for run in (baseline, other)]
-    if not (asked[0] <= asked[1] or asked[1] <= asked[0]):
+    ids = [set(run.config.problem_ids) for run in (baseline, other)]
+    if not (ids[0] <= ids[1] or ids[1] <= ids[0]):
         raise RunError(
-            f"The runs were asked different problems: {baseline.folder} {len(asked[0]):,} of "
-            f"{_dataset(baseline.config)}, {other.folder} {len(asked[1]):,} of "
-            f"{_dataset(other.config)}, and {len(asked[0] & asked[1]):,} are in both.",
+            f"The runs were asked different problems: {baseline.folder} {len(ids[0]):,} of "
+            f"{_dataset(baseline.config)}, {other.folder} {len(ids[1]):,} of "
+            f"{_dataset(other.config)}, and {len(ids[0] & ids[1]):,} are in both.",
             hint="Compare runs of the same dataset, drawn with the same seed; one may have fewer.",
         )
     right = {
@@ -191,8 +191,8 @@ def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
     """The differences between the runs' configurations, in the order of run.json."""
     flat = [dict(_flat(config.to_json())) for config in configs]
     names = dict.fromkeys(name for settings in flat for name in settings)
-    found = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
-    return [setting for setting in found if any(v != setting.values[0] for v in setting.values)]
+    every = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
+    return [setting for setting in every if any(v != setting.values[0] for v in setting.values)]
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -217,10 +217,10 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def _trees(baseline: Run, other: Run, common: Sequence[str]) -> Trees | None:
     configs = (baseline.config, other.config)
-    asked = {setting.name for setting in differing_settings(configs)}
+    changes = {setting.name for setting in differing_settings(configs)}
     timed = baseline.config.limits.deadline_s is not None
     unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
-    if asked - _SAME_TREES or timed or unseeded:
+    if changes - _SAME_TREES or timed or unseeded:
         return None
     ours, theirs = baseline.totals.problems, other.totals.problems
     differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)

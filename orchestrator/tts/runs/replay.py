@@ -84,8 +84,8 @@ class Recording:
 
     def generate(self, call: GenerateCall) -> list[int]:
         """See Script."""
-        if written := self.answers.get(call.seed):
-            ids = self._part(call, written.ids[len(call.input_ids) - written.prompt :])
+        if recording := self.answers.get(call.seed):
+            ids = self._part(call, recording.ids[len(call.input_ids) - recording.prompt :])
         else:
             spare = self.steps if call.stop_at_step else self.chains
             ids = random.Random(call.seed).choice(spare)
@@ -111,8 +111,8 @@ class Recording:
     def score(self, input_ids: Ids) -> float:
         """See Script."""
         key = _key(input_ids)
-        known = self.scores.get(key)
-        return random.Random(key).choice(self.spare_scores) if known is None else known
+        score = self.scores.get(key)
+        return random.Random(key).choice(self.spare_scores) if score is None else score
 
     def critique(self, input_ids: Ids, number: int) -> Sequence[int]:
         """See Script: what was written for the score, in equal parts, and without its text."""
@@ -161,8 +161,8 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
             case StepGenerated():
                 _check_texts(event, models)
                 seed = node_seed(config.seed, event.problem, event.node)
-                written = Written(_ids(event), event.prompt_tokens)
-                answers |= {part_seed(seed, part): written for part in range(parts)}
+                recording = Written(_ids(event), event.prompt_tokens)
+                answers |= {part_seed(seed, part): recording for part in range(parts)}
                 generated[event.problem].append(event)
             case StepScored():
                 _check_length(folder, request.ids.prompt, models)
@@ -174,15 +174,15 @@ def read_recording(folder: Path, config: RunConfig, models: Models) -> Recording
     if not answers:
         raise RunError(f"The run in {folder} has generated nothing that could be replayed.")
     # whatever the schedule: problem by problem
-    known = [name for name in config.problem_ids if name in problems]
+    ids = [name for name in config.problem_ids if name in problems]
     events = [event for of_problem in generated.values() for event in of_problem]
     whole = [event for event in events if event.thoughts[-1].stop is not Stop.STEP]
     return Recording(
         models,
-        tuple(problems[name] for name in known),
+        tuple(problems[name] for name in ids),
         calibration_of(config),
         answers,
-        {key: score for name in known for key, score in scores[name].items()},
+        {key: score for name in ids for key, score in scores[name].items()},
         critiques,
         [thought.ids for event in events for thought in event.thoughts],
         [_ids(event) for event in whole or events],

@@ -104,24 +104,24 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
         return None
     copy = _unused(log)
     with writing(folder), open_file(log) as content:
-        with replacing(copy) as whole:
-            shutil.copyfileobj(content, whole)
+        with replacing(copy) as damaged:
+            shutil.copyfileobj(content, damaged)
         drop_results(folder)  # they count what is cut off
         content.seek(0)
-        with replacing(log) as kept:
-            kept.writelines(islice(content, lines))
+        with replacing(log) as sound:
+            sound.writelines(islice(content, lines))
     return Repair(lines, copy)
 
 
 def _whole_lines(folder: Path, problems: Collection[str]) -> int | None:
     """How many lines of a log stand before the first damage; None if there is none."""
-    lines, left = 0, set(problems)
+    lines, open_ids = 0, set(problems)
     try:
         for event in read_events(folder):
             if isinstance(event, ProblemSolved):
-                if event.problem not in left:
+                if event.problem not in open_ids:
                     return lines
-                left.remove(event.problem)
+                open_ids.remove(event.problem)
             lines += 1
     except RunDamaged:
         return lines

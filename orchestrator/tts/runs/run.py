@@ -128,10 +128,10 @@ def problem_record(problem: ProblemState, vote: str) -> ProblemRecord:
 def _completions(problem: ProblemState, solved: ProblemSolved) -> Iterator[CompletionRecord]:
     thoughts = {node: thought for node, thought, _, _ in problem.thoughts()}
     scores = {event.node: event.score for _, event in problem.scored}
-    for done, path in zip(solved.completions, problem.completed_paths(), strict=True):
+    for end, path in zip(solved.completions, problem.completed_paths(), strict=True):
         chain = [(thoughts.get(node, NOT_WRITTEN), scores.get(node)) for node in path]
-        answer = solved.groups[done.group].answer if done.group >= 0 else None
-        yield CompletionRecord.of(done, chain, answer)
+        answer = solved.groups[end.group].answer if end.group >= 0 else None
+        yield CompletionRecord.of(end, chain, answer)
 
 
 def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:

@@ -204,9 +204,7 @@ class ProblemState:
     def completed_paths(self) -> list[list[NodePath]]:
         """The nodes on the path of each completion, from the first thought to the last."""
         completions = self.solution.completions if self.solution else ()
-        return [
-            [done.node[:depth] for depth in range(1, len(done.node) + 1)] for done in completions
-        ]
+        return [[end.node[:depth] for depth in range(1, len(end.node) + 1)] for end in completions]
 
 
 class Change(NamedTuple):
@@ -260,11 +258,11 @@ class RunState(RunClock):
         over = name in self.solved
         if over and not isinstance(event, ProblemSolved):
             return None
-        found = self.open.get(name)
-        if found is None:
-            found = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
-        found.apply(event, self.began)
-        if found.solution is None:
+        state = self.open.get(name)
+        if state is None:
+            state = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
+        state.apply(event, self.began)
+        if state.solution is None:
             return None
         self.solved.add(name)
         return self.open.pop(name)

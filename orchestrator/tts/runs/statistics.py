@@ -75,8 +75,8 @@ def _within(angle: float, degrees: int) -> float:
     for place in range(1 + odd, degrees, 2):
         total += term
         term *= place / (place + 1) * math.cos(angle) ** 2
-    found = math.sin(angle) * total
-    return 2 / math.pi * (angle + found) if odd else found
+    odd_part = math.sin(angle) * total
+    return 2 / math.pi * (angle + odd_part) if odd else odd_part
 
 
 def wilson(share: float, count: float, z: float = Z_95) -> tuple[float, float]:
@@ -140,8 +140,8 @@ def ratio_of_means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] 
         return None
     if not other:
         return 0.0, 0.0
-    found = paired([theirs / other - ours / one for ours, theirs in pairs])
-    half = math.exp(Z_95 * found.error) if found else 1.0
+    change = paired([theirs / other - ours / one for ours, theirs in pairs])
+    half = math.exp(Z_95 * change.error) if change else 1.0
     return other / one / half, other / one * half
 
 
@@ -189,8 +189,8 @@ def pass_at_k(n: int, right: int, k: int) -> float:
     if not (0 <= right <= n and 1 <= k <= n):
         raise ValueError(f"no {k} of {n} can be drawn with {right} right ones")
     missed = 1.0
-    for drawn in range(k):  # one after the other: no huge binomials
-        missed *= max(0, n - right - drawn) / (n - drawn)
+    for place in range(k):  # one after the other: no huge binomials
+        missed *= max(0, n - right - place) / (n - place)
     return 1.0 - missed
 
 

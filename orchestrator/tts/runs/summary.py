@@ -223,9 +223,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def read_summary(folder: Path) -> Summary:
     """The summary of a finished run; raises RunError if there is none, or it does not fit."""
-    found = read_summary_fields(folder)
+    data = read_summary_fields(folder)
     try:
-        return Summary.of_json(found)
+        return Summary.of_json(data)
     except msgspec.ValidationError as error:
         raise RunError(
             f"{folder / SUMMARY} is not the summary of a run: {error}.",
@@ -303,8 +303,8 @@ def _thinking(measures: Measures) -> Json:
 def _pass_over_k(config: RunConfig, measures: Measures) -> Json:
     """The part on pass@k, if it can be told."""
     shares = pass_over_k(config, measures)
-    found = {str(k): round(share, 4) for k, share in shares.items()}
-    return {"pass_at_k": found} if found else {}
+    rounded_shares = {str(k): round(share, 4) for k, share in shares.items()}
+    return {"pass_at_k": rounded_shares} if rounded_shares else {}
 
 
 def _engine_use(measures: Measures) -> Json:
@@ -351,11 +351,11 @@ def _limits(config: RunConfig, solved: Iterable[ProblemMeasures]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
     if not config.limits:
         return {}
-    ended = [problem for problem in solved if problem.limit]
+    cut_off = [problem for problem in solved if problem.limit]
     return {
         "limits": msgspec.to_builtins(config.limits),
-        "limited": dict(Counter(problem.limit for problem in ended)),
-        "unanswered": sum(problem.answers.get(config.vote) is None for problem in ended),
+        "limited": dict(Counter(problem.limit for problem in cut_off)),
+        "unanswered": sum(problem.answers.get(config.vote) is None for problem in cut_off),
     }
 
 

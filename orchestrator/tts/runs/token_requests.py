@@ -63,13 +63,13 @@ def logged_requests(events: Iterable[AnyEvent], models: Models) -> Iterator[Rebu
                     del contexts[solved.popleft()]
             case StepGenerated() | Prefetched() | Cancelled() | StepScored():
                 context = contexts.get(event.problem)
-                if context and (found := _request(event, context)):
-                    engine, prompt, generated = found
+                if context and (request := _request(event, context)):
+                    engine, prompt, generated = request
                     if (count := len(prompt)) != event.prompt_tokens:
                         where = f"has {count} tokens and had {event.prompt_tokens}"
                         raise other_tokenizer(event, engine, models, where)
-                    sent, done = began + event.sent, began + event.done
-                    ids = TimedRequest(sent, done, prompt, generated)
+                    start, end = began + event.sent, began + event.done
+                    ids = TimedRequest(start, end, prompt, generated)
                     yield RebuiltRequest(engine, event, ids, context)
             case _:
                 pass

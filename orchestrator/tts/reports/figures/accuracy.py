@@ -37,11 +37,11 @@ def by_level(run: Run) -> Figure | None:
         return None
     order = sorted(levels, key=lambda level: (len(level), level))
     rows = [_share_row("level", level, levels[level]) for level in order]
-    told = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
+    shares = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.totals.judged()):,} problems are right, {told}.",
+        f"{percent(run.accuracy)} of {len(run.totals.judged()):,} problems are right, {shares}.",
         rows,
         _shares_spec("level", order),
         notes=["Bars are 95% intervals (Wilson)."],
@@ -51,8 +51,8 @@ def by_level(run: Run) -> Figure | None:
 def by_rule(run: Run) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
     judged = run.totals.judged()
-    seen = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULE_NAMES if rule in seen]
+    judging = {rule for problem in judged for rule in problem.correct or {}}
+    rules = [rule for rule in RULE_NAMES if rule in judging]
     if not rules:
         return None
     rows = [_share_row("rule", RULE_NAMES[rule], [p.right(rule) for p in judged]) for rule in rules]
@@ -78,7 +78,7 @@ def pass_over_k(run: Run) -> Figure | None:
     first, last = (
         f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
     )
-    drawn = line(
+    lines = line(
         doubling_axis("k", "completions (k)"),
         alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False, nice=False, padding=12)),
     )
@@ -87,7 +87,7 @@ def pass_over_k(run: Run) -> Figure | None:
         "pass@k over k",
         f"A right answer is among {first} of the problems, among {last}.",
         rows,
-        spec(drawn, 220),
+        spec(lines, 220),
         notes=["Unbiased estimator of Chen et al. (2021)."],
     )
 
@@ -120,8 +120,8 @@ def _share_row(column: str, name: str, right: list[bool]) -> TableRow:
 
 def _shares_spec(column: str, order: list[str]) -> Spec:
     y = alt.Y(f"{column}:N", title=column, sort=order)
-    drawn = intervals("accuracy", y, scale=_UNIT, axis=PERCENT, title="accuracy")
-    return spec(drawn, bars_height(len(order)))
+    dots = intervals("accuracy", y, scale=_UNIT, axis=PERCENT, title="accuracy")
+    return spec(dots, bars_height(len(order)))
 
 
 def _with_unscored(run: Run, figure: Figure | None) -> Figure | None:

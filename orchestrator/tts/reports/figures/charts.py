@@ -58,11 +58,11 @@ def chart() -> alt.Chart:
     return alt.Chart(alt.NamedData(DATA))
 
 
-def spec(drawn: Drawing, height: int) -> Spec:
+def spec(picture: Drawing, height: int) -> Spec:
     """A chart as data, as wide as the page lets it be; altair checks it against the schema."""
-    found: Spec = drawn.properties(width="container", height=height).to_dict()
-    found.pop("config", None)  # altair's theme: the page has its own
-    return found
+    vega: Spec = picture.properties(width="container", height=height).to_dict()
+    vega.pop("config", None)  # altair's theme: the page has its own
+    return vega
 
 
 def bars_height(count: int) -> int:
@@ -73,16 +73,16 @@ def bars_height(count: int) -> int:
 def bars(x: alt.X, y: str, sort: Sequence[str] | None, **encodings: Any) -> alt.Chart:
     """A horizontal bar for each name in the column `y`."""
     names = alt.Y(f"{y}:N", title=None, sort=sort and list(sort), axis=LONG_NAMES)
-    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    found: alt.Chart = drawn.encode(x=x, y=names, **encodings)
-    return found
+    marks = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    picture: alt.Chart = marks.encode(x=x, y=names, **encodings)
+    return picture
 
 
 def line(x: alt.X, y: alt.Y, **encodings: Any) -> alt.Chart:
     """A line through points."""
-    drawn = chart().mark_line(color=BLUE, point=True, tooltip=ALL_FIELDS)
-    found: alt.Chart = drawn.encode(x=x, y=y, **encodings)
-    return found
+    marks = chart().mark_line(color=BLUE, point=True, tooltip=ALL_FIELDS)
+    picture: alt.Chart = marks.encode(x=x, y=y, **encodings)
+    return picture
 
 
 def doubling_axis(field: str, title: str) -> alt.X:
@@ -199,8 +199,8 @@ def histogram(
     scale = (
         log_axis(ends, padding=0) if logarithmic else {"scale": alt.Scale(zero=False, nice=False)}
     )
-    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    counts = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    counts = counts.encode(
         x=alt.X(f"from {unit}:Q", bin="binned", title=axis, **scale),
         x2=f"to {unit}:Q",
         y=alt.Y("count:Q", title=of),
@@ -210,7 +210,7 @@ def histogram(
         for low, high, count in parts
     ]
     reading = f"Of {len(values):,} {of}: {spread(values, unit)}."
-    return Figure(name, title, reading, rows, spec(drawn, 200), notes=[note])
+    return Figure(name, title, reading, rows, spec(counts, 200), notes=[note])
 
 
 def equal_bins(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
@@ -238,12 +238,12 @@ def spread(values: Sequence[float], unit: str) -> str:
 
     A percentile is told where at least one value lies beyond it.
     """
-    told = [f"{number(quantile(values, 0.5) or 0)} {unit} in the median"]
-    told.append(f"{number(sum(values) / len(values))} in the mean")
+    parts = [f"{number(quantile(values, 0.5) or 0)} {unit} in the median"]
+    parts.append(f"{number(sum(values) / len(values))} in the mean")
     for part in (95, 99):
         if len(values) * (100 - part) >= 100:
-            told.append(f"{number(quantile(values, part / 100) or 0)} at the {part}th percentile")
-    return ", ".join([*told, f"{number(max(values))} at most"])
+            parts.append(f"{number(quantile(values, part / 100) or 0)} at the {part}th percentile")
+    return ", ".join([*parts, f"{number(max(values))} at most"])
 
 
 def listed(names: Sequence[str]) -> str:

@@ -22,11 +22,11 @@ _COSTS = (
 def results_figures(rows: Sequence[Row]) -> list[Figure]:
     """The tables of rows; those that were asked other questions have tables of their own."""
     alike = asked_alike(rows)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for place, each in enumerate(alike, start=1):
         of = f" ({_asked(each)})" if len(alike) > 1 else ""
-        found += _tables(each, f"-{place}" if place > 1 else "", of)
-    return found
+        figures += _tables(each, f"-{place}" if place > 1 else "", of)
+    return figures
 
 
 def _asked(rows: Sequence[Row]) -> str:
@@ -68,10 +68,10 @@ def _results(
         "wall s of the run": [f"{row.wall_s:,.1f}" for row in rows],
         "speed-up": [_speed_up(row, rows) for row in rows],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
     table: list[TableRow] = [
-        {"strategy": name, **dict(zip(shown, cells, strict=True))}
-        for name, *cells in zip(names, *shown.values(), strict=True)
+        {"strategy": name, **dict(zip(filled, cells, strict=True))}
+        for name, *cells in zip(names, *filled.values(), strict=True)
     ]
     return Figure(
         f"results{suffix}",
@@ -110,10 +110,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _compute(rows: Sequence[Row]) -> list[str]:
-    known = [row.compute_per_problem for row in rows]
-    if not any(known):
+    costs = [row.compute_per_problem for row in rows]
+    if not any(costs):
         return [""] * len(rows)
-    return ["-" if value is None else flops(value) for value in known]
+    return ["-" if value is None else flops(value) for value in costs]
 
 
 def _no_compute(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
@@ -180,9 +180,9 @@ def _tree_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[TableRow]:
-    found = {level for row in rows for level in row.accuracy_by_level}
+    levels = {level for row in rows for level in row.accuracy_by_level}
     headings = {}
-    for level in sorted(found, key=lambda level: (len(level), level)):
+    for level in sorted(levels, key=lambda level: (len(level), level)):
         counts = {
             row.accuracy_by_level[level]["problems"]
             for row in rows

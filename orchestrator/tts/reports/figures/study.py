@@ -43,9 +43,9 @@ def _share_axis() -> alt.X:
 
 
 def _value(row: TableRow, name: str) -> float:
-    found = row[name]
-    assert isinstance(found, int | float), f"{name} is {found!r}"
-    return found
+    value = row[name]
+    assert isinstance(value, int | float), f"{name} is {value!r}"
+    return value
 
 
 def _distinct(rows: Sequence[TableRow], name: str) -> list[str]:
@@ -60,10 +60,10 @@ def _of(rows: Sequence[TableRow], name: str, value: str) -> list[TableRow]:
 
 def _times(row: TableRow) -> str:
     """A row's speed in words."""
-    told = f"{_value(row, 'speed'):.2f} times as fast"
+    speed = f"{_value(row, 'speed'):.2f} times as fast"
     if row["low"] is None:
-        return told
-    return f"{told} {interval(_value(row, 'low'), _value(row, 'high'), '.2f')}"
+        return speed
+    return f"{speed} {interval(_value(row, 'low'), _value(row, 'high'), '.2f')}"
 
 
 def throughput_by_split(rows: Sequence[TableRow]) -> Drawn:
@@ -75,8 +75,8 @@ def throughput_by_split(rows: Sequence[TableRow]) -> Drawn:
         f"the pair solves {number(_value(deployed, 'problems/s'))} problems/s. The fastest other "
         f"division gives it {percent(_value(best, SHARE))} and is {_times(best)}."
     )
-    drawn = measured(_share_axis(), "speed", title=SPEED, scale=_ANY)
-    return "Throughput against the division of the KV memory", reading, drawn, 260
+    dots = measured(_share_axis(), "speed", title=SPEED, scale=_ANY)
+    return "Throughput against the division of the KV memory", reading, dots, 260
 
 
 def ablation(rows: Sequence[TableRow]) -> Drawn:
@@ -85,16 +85,18 @@ def ablation(rows: Sequence[TableRow]) -> Drawn:
     sure = [row for row in others if row["low"] is not None and row["high"] is not None]
     faster = [row for row in sure if _value(row, "low") > 1]
     slower = [row for row in sure if _value(row, "high") < 1]
-    told = [f"As deployed the pair solves {number(_value(base, 'problems/s'))} problems/s."]
-    for what, found in (("Faster", faster), ("Slower", slower)):
-        if found:
-            named = ", ".join(f"{row['changed']} ({_value(row, 'speed'):.2f}x)" for row in found)
-            told.append(f"{what} beyond the noise: {named}.")
+    sentences = [f"As deployed the pair solves {number(_value(base, 'problems/s'))} problems/s."]
+    for what, rows_of_kind in (("Faster", faster), ("Slower", slower)):
+        if rows_of_kind:
+            names = ", ".join(
+                f"{row['changed']} ({_value(row, 'speed'):.2f}x)" for row in rows_of_kind
+            )
+            sentences.append(f"{what} beyond the noise: {names}.")
     if untold := len(others) - len(faster) - len(slower):
-        told.append(f"{untold} of {len(others)} changes are not told apart from it.")
+        sentences.append(f"{untold} of {len(others)} changes are not told apart from it.")
     y = alt.Y("changed:N", title=None, sort=None, axis=alt.Axis(labelLimit=240))
-    drawn = intervals("speed", y, title=SPEED, scale=_ANY)
-    return "Schedules, speculation and caches", " ".join(told), drawn, bars_height(len(rows))
+    dots = intervals("speed", y, title=SPEED, scale=_ANY)
+    return "Schedules, speculation and caches", " ".join(sentences), dots, bars_height(len(rows))
 
 
 def concurrency(rows: Sequence[TableRow]) -> Drawn:
@@ -112,8 +114,8 @@ def concurrency(rows: Sequence[TableRow]) -> Drawn:
         f"limit {speed(free)}: {number(1 / _value(first, 'speed'))} times the throughput."
     )
     x = doubling_axis("problems in flight", "problems in flight")
-    drawn = measured(x, "speed", title=SPEED, scale=_ANY)
-    return "Throughput against the problems in flight", reading, drawn, 260
+    dots = measured(x, "speed", title=SPEED, scale=_ANY)
+    return "Throughput against the problems in flight", reading, dots, 260
 
 
 def accuracy_by_n(rows: Sequence[TableRow]) -> Drawn:
@@ -129,8 +131,8 @@ def accuracy_by_n(rows: Sequence[TableRow]) -> Drawn:
         f"{number(_value(last, _TOKENS) / _value(first, _TOKENS))} times the generated tokens."
     )
     x = doubling_axis("n", "completions (n)")
-    drawn = measured(x, "accuracy", title="accuracy", axis=PERCENT, scale=_ANY)
-    return "Accuracy over n", reading, drawn, 260
+    dots = measured(x, "accuracy", title="accuracy", axis=PERCENT, scale=_ANY)
+    return "Accuracy over n", reading, dots, 260
 
 
 def prefix_hits(rows: Sequence[TableRow]) -> Drawn:
@@ -146,10 +148,10 @@ def thrashing(rows: Sequence[TableRow]) -> Drawn:
 def _over_pools(rows: Sequence[TableRow], what: str, name: str, happens: str) -> Drawn:
     """A rate of both engines over the shares, a line for each size of the memory."""
     engines = _distinct(rows, "engine")
-    told = []
+    sentences = []
     for engine in engines:
         rates = [_value(row, name) for row in _of(rows, "engine", engine)]
-        told.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
+        sentences.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
     dashes = alt.StrokeDash(
         "KV memory:N",
         sort=_distinct(rows, "KV memory"),
@@ -161,12 +163,12 @@ def _over_pools(rows: Sequence[TableRow], what: str, name: str, happens: str) ->
         y=alt.Y(f"{name}:Q", title=f"share of prompt blocks {happens}", axis=PERCENT),
         color=tint("engine", engines),
     )
-    drawn = alt.layer(  # points of their own: a line with points has no dashes in its legend
+    lines = alt.layer(  # points of their own: a line with points has no dashes in its legend
         base.mark_line().encode(strokeDash=dashes),
         base.mark_point(filled=True, tooltip=ALL_FIELDS).encode(detail="KV memory:N"),
     )
-    reading = f"Over all divisions, {' and '.join(told)} blocks of prompts are {happens}."
-    return f"{what} against the division of the KV memory", reading, drawn, 260
+    reading = f"Over all divisions, {' and '.join(sentences)} blocks of prompts are {happens}."
+    return f"{what} against the division of the KV memory", reading, lines, 260
 
 
 def memory_by_split(rows: Sequence[TableRow]) -> Drawn:
@@ -179,42 +181,42 @@ def memory_by_split(rows: Sequence[TableRow]) -> Drawn:
         f"Of {number(total)} MiB that the pair takes, {number(pools)} are KV pools, which the "
         "engines divide."
     )
-    drawn = chart().mark_area(tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    areas = chart().mark_area(tooltip=ALL_FIELDS)
+    areas = areas.encode(
         x=_share_axis(),
         y=alt.Y("MiB:Q", title="MiB", stack="zero"),
         color=tint("part", parts).sort(parts),
     )
-    return "Memory by component", reading, drawn, 260
+    return "Memory by component", reading, areas, 260
 
 
 def kv_blocks(rows: Sequence[TableRow]) -> Drawn:
     """KV blocks in use over an engine's steps under two divisions."""
     engine, divisions = rows[0]["engine"], _distinct(rows, "division")
-    told = []
+    sentences = []
     for division in divisions:
         here = _of(rows, "division", division)
         most, pool = max(_value(row, "blocks in use") for row in here), _value(here[0], "pool")
-        told.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
+        sentences.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
     legend = alt.Legend(orient="top", columns=1, labelLimit=0)
     hue = alt.Color("division:N", title=None, scale=colour(divisions), legend=legend)
     x = alt.X("step:Q", title="engine step", scale=alt.Scale(nice=False))
-    used = chart().mark_line(interpolate="step-after", tooltip=ALL_FIELDS)
+    usage = chart().mark_line(interpolate="step-after", tooltip=ALL_FIELDS)
     pools = chart().mark_line(strokeDash=[2, 4], opacity=0.7)
-    drawn = alt.layer(
-        used.encode(x=x, y=alt.Y("blocks in use:Q"), color=hue),
+    layers = alt.layer(
+        usage.encode(x=x, y=alt.Y("blocks in use:Q"), color=hue),
         pools.transform_filter("datum.pool <= 4 * datum['most in use']").encode(
             x=x, y=alt.Y("pool:Q", title="blocks in use"), color=hue
         ),
     )
-    reading = f"Most blocks in use on the {engine}: {', '.join(told)}."
-    return f"KV blocks in use on the {engine}", reading, drawn, 220
+    reading = f"Most blocks in use on the {engine}: {', '.join(sentences)}."
+    return f"KV blocks in use on the {engine}", reading, layers, 220
 
 
 def batch_utilisation(rows: Sequence[TableRow]) -> Drawn:
     """How full the batches were, by schedule."""
     engines = _distinct(rows, "engine")
-    told = []
+    sentences = []
     for engine in engines:
         by_use = sorted(_of(rows, "engine", engine), key=lambda row: _value(row, _USED))
         least, most = (
@@ -222,35 +224,37 @@ def batch_utilisation(rows: Sequence[TableRow]) -> Drawn:
             for row in (by_use[0], by_use[-1])
         )
         full = percent(_value(by_use[-1], _USED))
-        told.append(f"A step of the {engine} held {least} to {most} requests, {full} of its batch.")
-    drawn = bars(
+        sentences.append(
+            f"A step of the {engine} held {least} to {most} requests, {full} of its batch."
+        )
+    chart_ = bars(
         alt.X(f"{_USED}:Q", title="mean requests per step, of max_batch_size", axis=PERCENT),
         "schedule",
         None,
         yOffset=alt.YOffset("engine:N", sort=engines),
         color=tint("engine", engines),
     )
-    return "Batch utilisation", " ".join(told), drawn, bars_height(len(rows))
+    return "Batch utilisation", " ".join(sentences), chart_, bars_height(len(rows))
 
 
 def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
     """Tokens scheduled per request of both engines."""
     engines = _distinct(rows, "engine")
-    told = []
+    sentences = []
     for engine in engines:
         here = _of(rows, "engine", engine)
         count = sum(_value(row, "requests") for row in here)
         low, high = _value(here[0], "from tokens"), _value(here[-1], "to tokens")
-        told.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
+        sentences.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
     ends = [_value(row, name) for row in rows for name in ("from tokens", "to tokens")]
     scale = log_axis(ends, padding=0)
     x = alt.X("from tokens:Q", bin="binned", title="tokens of a request", **scale)
-    drawn = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    histogram = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
+    histogram = histogram.encode(
         x=x, x2="to tokens:Q", y=alt.Y("requests:Q", stack=None), color=tint("engine", engines)
     )
-    reading = f"Requests by their tokens, prompt and generated ones: {'; '.join(told)}."
-    return "Tokens scheduled per request", reading, drawn, 220
+    reading = f"Requests by their tokens, prompt and generated ones: {'; '.join(sentences)}."
+    return "Tokens scheduled per request", reading, histogram, 220
 
 
 def by_load(rows: Sequence[TableRow]) -> Drawn:
@@ -264,8 +268,8 @@ def by_load(rows: Sequence[TableRow]) -> Drawn:
     )
     reading = f"The {engine} alone does {number(best)} tokens/s at best; {where}."
     x = doubling_axis("in flight", f"{unit} in flight")
-    drawn = measured(x, "tokens/s", ("lowest", "highest"), title="tokens/s")
-    return f"Throughput of the {engine} over load", reading, drawn, 220
+    dots = measured(x, "tokens/s", ("lowest", "highest"), title="tokens/s")
+    return f"Throughput of the {engine} over load", reading, dots, 220
 
 
 FIGURES: Mapping[str, Callable[[Sequence[TableRow]], Drawn]] = {
@@ -291,10 +295,10 @@ def study_figures(measurements: Sequence[Measurement]) -> list[Figure]:
     by_name = {measurement.name: measurement for measurement in measurements}
     figures = []
     for name, draw in FIGURES.items():
-        if found := by_name.get(name):
-            title, reading, drawn, height = draw(found.rows)
-            chart_ = spec(drawn, height)
+        if table := by_name.get(name):
+            title, reading, picture, height = draw(table.rows)
+            chart_ = spec(picture, height)
             figures.append(
-                Figure(name, title, reading, found.rows, chart_, found.origin, found.notes)
+                Figure(name, title, reading, table.rows, chart_, table.origin, table.notes)
             )
     return figures

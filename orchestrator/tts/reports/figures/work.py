@@ -40,21 +40,21 @@ def token_use(run: Run) -> Figure | None:
     total = measures.generated_tokens
     if not total:
         return None
-    unused, lost = measures.speculation.unused_tokens, measures.lost_tokens
+    unused, excess = measures.speculation.unused_tokens, measures.lost_tokens
     parts = {
         "on completions' paths": useful,
-        "pruned or unfinished": max(0, total - useful - unused - lost),
+        "pruned or unfinished": max(0, total - useful - unused - excess),
         "speculated in vain": unused,
     }
-    if lost:
-        parts["beyond the budget"] = lost
+    if excess:
+        parts["beyond the budget"] = excess
     rate = f": {number(useful / measures.wall_s)} useful tokens per second"
     return _parts(
         "token-use",
         "What the generated tokens were for",
         f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion"
         f"{rate if measures.wall_s else ''}. {percent(unused / total)} were speculated in vain"
-        + (f", {percent(lost / total)} beyond the budget." if lost else "."),
+        + (f", {percent(excess / total)} beyond the budget." if excess else "."),
         parts,
         ("tokens", "count"),
         "generated tokens",
@@ -93,8 +93,8 @@ def latency(run: Run) -> Figure | None:
 
 def requests_by_kind(run: Run) -> Figure | None:
     """Requests to each engine by kind; None without requests."""
-    asked, work = run.totals.requests, run.totals.run.work
-    counts = {engine: Counter(asked[engine].kinds) for engine in ROLES}
+    requests, work = run.totals.requests, run.totals.run.work
+    counts = {engine: Counter(requests[engine].kinds) for engine in ROLES}
     counts["verifier"]["cached"] = work.cached_scores
     rows: list[TableRow] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
@@ -105,7 +105,7 @@ def requests_by_kind(run: Run) -> Figure | None:
     if not rows:
         return None
     there = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
-    drawn = bars(
+    picture = bars(
         alt.X("requests:Q", title="requests, and scores from the cache"),
         "engine",
         ROLES,
@@ -117,10 +117,10 @@ def requests_by_kind(run: Run) -> Figure | None:
     return Figure(
         "requests-by-kind",
         "Requests by kind",
-        f"The generator answered {len(asked['generator'].seconds):,} requests, the verifier "
-        f"{len(asked['verifier'].seconds):,}{cached}.",
+        f"The generator answered {len(requests['generator'].seconds):,} requests, the verifier "
+        f"{len(requests['verifier'].seconds):,}{cached}.",
         rows,
-        spec(drawn, bars_height(4)),
+        spec(picture, bars_height(4)),
     )
 
 
@@ -181,8 +181,8 @@ def tree_shape(run: Run) -> Figure | None:
     depths = [float(len(shape)) for shape in shapes]
     nodes = sum(map(sum, shapes)) / len(shapes)
     steps = alt.Axis(labelOverlap=True, labelAngle=0)
-    drawn = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    drawn = drawn.encode(
+    columns = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+    columns = columns.encode(
         x=alt.X("depth:O", title="depth (steps)", axis=steps), y="nodes per problem:Q"
     )
     return Figure(
@@ -191,7 +191,7 @@ def tree_shape(run: Run) -> Figure | None:
         f"A tree has {number(nodes)} steps in the mean and is {number(quantile(depths, 0.5) or 0)} "
         f"deep in the median, {number(max(depths))} at most.",
         rows,
-        spec(drawn, 200),
+        spec(columns, 200),
     )
 
 
@@ -210,24 +210,24 @@ def in_flight(run: Run, engine: Role) -> Figure | None:
     area = chart().mark_area(
         color=BLUE, opacity=0.7, interpolate="step-after", line={"color": BLUE}
     )
-    drawn: Drawing = area.encode(
+    picture: Drawing = area.encode(
         x=alt.X("seconds:Q", title="seconds since the run began", scale=alt.Scale(nice=False)),
         y=alt.Y(f"{unit}:Q", title=f"{unit} in flight"),
     )
-    used, limits = run.totals.batch_utilization(engine), run.totals.run.limits
+    utilization, limits = run.totals.batch_utilization(engine), run.totals.run.limits
     of_limit = ""
-    if limits is not None and used is not None:
+    if limits is not None and utilization is not None:
         limit = limits[ROLES.index(engine)]
-        of_limit = f", {percent(used)} of the {limit:,} that the policy allows"
+        of_limit = f", {percent(utilization)} of the {limit:,} that the policy allows"
         dashed = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-        drawn = alt.layer(drawn, dashed.encode(y=alt.YDatum(limit)))
+        picture = alt.layer(picture, dashed.encode(y=alt.YDatum(limit)))
     return Figure(
         f"in-flight-{engine}",
         f"In flight on the {engine}",
         f"On average {number(load.total / wall)} {unit} were in flight{of_limit}; the busiest "
         f"{number(load.width_s)} s had {number(max(means))}.",
         rows,
-        spec(drawn, 160),
+        spec(picture, 160),
         notes=["The dashed line is what the policy allows."] if of_limit else [],
     )
 
@@ -249,13 +249,13 @@ def idle(run: Run) -> Figure | None:
     if not rows:
         return None
     reasons = list(dict.fromkeys(str(row["why"]) for row in rows))
-    drawn = bars(
+    picture = bars(
         alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
         "engine",
         ROLES,
         color=tint("why", reasons, _REASONS),
     )
-    told = [
+    sentences = [
         f"the {engine} had nothing in flight for {percent(sum(by_why.values()) / wall)} of the run"
         + "".join(f", {percent(seconds / wall)} {why}" for why, seconds in sorted(by_why.items()))
         for engine, by_why in by_engine.items()
@@ -263,9 +263,9 @@ def idle(run: Run) -> Figure | None:
     return Figure(
         "idle",
         "Idle time by cause",
-        f"{'; '.join(told).capitalize()}.",
+        f"{'; '.join(sentences).capitalize()}.",
         rows,
-        spec(drawn, bars_height(3)),
+        spec(picture, bars_height(3)),
         notes=[
             "Dependency: the other engine's answers were awaited; budget: the schedule held work "
             "back; no work: there was none."
@@ -288,5 +288,5 @@ def _parts(
         {names: part, counts: count, "share": round(count / total, 4)}
         for part, count in parts.items()
     ]
-    drawn = bars(alt.X(f"{counts}:Q", title=axis), names, list(parts))
-    return Figure(name, title, reading, rows, spec(drawn, bars_height(len(rows))))
+    picture = bars(alt.X(f"{counts}:Q", title=axis), names, list(parts))
+    return Figure(name, title, reading, rows, spec(picture, bars_height(len(rows))))

@@ -76,12 +76,12 @@ def scripts(*, charts: bool, trees: bool, tex: bool) -> tuple[str, ...]:
 
     `trees`: there are some; `tex`: in their texts may be TeX.
     """
-    wanted = {"d3-hierarchy", "markdown-it"} if trees else set()
+    packages_needed = {"d3-hierarchy", "markdown-it"} if trees else set()
     if tex:
-        wanted.add("katex")
+        packages_needed.add("katex")
     if charts:
-        wanted |= {"vega", "vega-lite", "vega-interpreter", "vega-embed"}
-    texts = [_vendored(package) for package in packages() if package.name in wanted]
+        packages_needed |= {"vega", "vega-lite", "vega-interpreter", "vega-embed"}
+    texts = [_vendored(package) for package in packages() if package.name in packages_needed]
     own = (name for name in SCRIPTS if trees or name not in _OF_TREES)
     texts += [(STATIC / name).read_text("utf-8") for name in own]
     return tuple(texts)

@@ -84,7 +84,7 @@ def facts_of(runs: Sequence[Path]) -> Facts:
 
 def _facts(run: Path) -> dict[str, Cell]:
     config = read_run_config(run)
-    facts = {said: _cell(getattr(config, name)) for name, said in _PLAIN.items()}
+    facts = {title: _cell(getattr(config, name)) for name, title in _PLAIN.items()}
     facts |= _models(config)
     facts |= _prefixed("", config.parameters)
     facts |= _prefixed("", msgspec.to_builtins(config.limits))
@@ -235,8 +235,8 @@ def follow(folder: Path) -> Iterator[Path | RunError]:
     page that is there already stays until the next one is written.
     """
     page = folder / FILE
-    begun = is_worked_on(folder) and has_begun(folder) and not is_group(folder)
-    if begun and not page.exists():
+    is_running = is_worked_on(folder) and has_begun(folder) and not is_group(folder)
+    if is_running and not page.exists():
         config = read_run_config(folder, going_on=True)
         now = "Its log is being read: figures and trees follow."
         yield write_page(
@@ -251,39 +251,41 @@ def follow(folder: Path) -> Iterator[Path | RunError]:
         time.sleep(max(EVERY_S, _REST * (time.monotonic() - began)))
 
 
-def report_on(found: Comparison) -> Report:
+def report_on(comparison: Comparison) -> Report:
     """The report of runs that have been read.
 
     The page of one folder is in it; that of several is beside the first one, named after all of
     them.
     """
-    if len(found.folders) == 1 and not found.unfinished:
-        return _of_run(found)
-    names = [folder.resolve().name for folder in found.folders]
-    file = found.folders[0] / FILE
-    if len(found.folders) > 1:
-        file = found.folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
-    runs = f"{len(found.runs)} runs" if len(found.runs) != 1 else "One finished run"
+    if len(comparison.folders) == 1 and not comparison.unfinished:
+        return _of_run(comparison)
+    names = [folder.resolve().name for folder in comparison.folders]
+    file = comparison.folders[0] / FILE
+    if len(comparison.folders) > 1:
+        file = (
+            comparison.folders[0].resolve().with_name("-".join(["report", *names])[:100] + ".html")
+        )
+    runs = f"{len(comparison.runs)} runs" if len(comparison.runs) != 1 else "One finished run"
     folders = f"folder{'s' * (len(names) > 1)} {listed(names)}"
     warnings = [
         f" Warning of {name}: {each.removeprefix('warning: ')}"
-        for name, run in zip(found.names, found.runs, strict=True)
+        for name, run in zip(comparison.names, comparison.runs, strict=True)
         for each in warnings_of(summary_of(run))
     ]
     return Report(
         file,
-        _title(found),
+        _title(comparison),
         f"{runs} from the {folders}.{''.join(warnings)}",
-        comparison_figures(found),
-        [run.folder for run in found.runs],
+        comparison_figures(comparison),
+        [run.folder for run in comparison.runs],
     )
 
 
-def _title(found: Comparison) -> str:
+def _title(comparison: Comparison) -> str:
     """The strategies that are compared; where there is one, the runs' names."""
-    strategies = list(dict.fromkeys(row.strategy for row in found.rows))
-    deployments = listed(list(dict.fromkeys(run.config.deployment for run in found.runs)))
-    names = found.names
+    strategies = list(dict.fromkeys(row.strategy for row in comparison.rows))
+    deployments = listed(list(dict.fromkeys(run.config.deployment for run in comparison.runs)))
+    names = comparison.names
     if len(strategies) != 1 or len(names) == 1:
         return f"{listed(strategies)} on {deployments}"
     return f"{listed(names)}: {strategies[0]} on {deployments}"
@@ -293,24 +295,24 @@ def _name(config: RunConfig) -> str:
     return f"{config.strategy} on {config.deployment}"
 
 
-def _progress(config: RunConfig, done: int, then: str) -> Progress:
-    return Progress(done, max(len(config.problem_ids), done), then)
+def _progress(config: RunConfig, solved: int, then: str) -> Progress:
+    return Progress(solved, max(len(config.problem_ids), solved), then)
 
 
-def _of_run(found: Comparison) -> Report:
-    (run,), config, folder = found.runs, found.runs[0].config, found.runs[0].folder
-    done, progress = len(run.totals.problems), None
+def _of_run(comparison: Comparison) -> Report:
+    (run,), config, folder = comparison.runs, comparison.runs[0].config, comparison.runs[0].folder
+    solved, progress = len(run.totals.problems), None
     if not has_finished(folder):
         then = (
             "The run goes on: load the page again for a newer one."
             if is_worked_on(folder)
             else "The run was interrupted."
         )
-        progress = _progress(config, done, then)
+        progress = _progress(config, solved, then)
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    solved_ones = f"{number(done)} problems of {config.dataset}{right}"
+    solved_ones = f"{number(solved)} problems of {config.dataset}{right}"
     warnings = "".join(
-        f" {each[0].upper()}{each[1:]}" for each in warnings_of(found.rows[0].summary)
+        f" {each[0].upper()}{each[1:]}" for each in warnings_of(comparison.rows[0].summary)
     )
     return Report(
         folder / FILE,

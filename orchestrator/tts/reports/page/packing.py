@@ -56,8 +56,8 @@ def pack(problem: ProblemState, vote: str) -> PackedTree:
             for group in (solved.groups if solved else ())
         ],
         "completions": [
-            {"path": _name(done.node), "score": done.score, "group": done.group}
-            for done in (solved.completions if solved else ())
+            {"path": _name(completion.node), "score": completion.score, "group": completion.group}
+            for completion in (solved.completions if solved else ())
         ],
         "thoughts": [_thought(record, began) for record in thoughts],
         "cancelled": [
@@ -75,9 +75,9 @@ def pack(problem: ProblemState, vote: str) -> PackedTree:
         data["why"] = reason(solved.decision)
     text = json.dumps(data, separators=(",", ":"))
     packed = gzip.compress(text.encode(), compresslevel=_LEVEL, mtime=0)
-    said = [problem.question, *(record.thought.text for record in thoughts)]
-    said += [group.answer for group in (solved.groups if solved else ())]
-    tex = any("$" in each or "\\" in each for each in said if each)
+    texts = [problem.question, *(record.thought.text for record in thoughts)]
+    texts += [group.answer for group in (solved.groups if solved else ())]
+    tex = any("$" in each or "\\" in each for each in texts if each)
     return PackedTree(entry, base64.b64encode(packed).decode(), _teaches(problem, vote), tex)
 
 
@@ -89,7 +89,7 @@ def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
     first. None without problems.
     """
     graded = [{tree.entry["id"]: tree.entry["correct"] for tree in run} for run in runs]
-    opened = range(len(runs)) if len(runs) > 2 else range(min(len(runs), 1))
+    candidates = range(len(runs)) if len(runs) > 2 else range(min(len(runs), 1))
 
     def other_outcome(run: int, tree: PackedTree) -> int | None:
         mine = tree.entry["correct"]
@@ -108,7 +108,7 @@ def first_shown(runs: Sequence[Sequence[PackedTree]]) -> dict[str, Any] | None:
             tree.entry["thoughts"] if len(runs) > 2 else 0,
         )
 
-    places = [(run, tree) for run in opened for tree in runs[run]]
+    places = [(run, tree) for run in candidates for tree in runs[run]]
     if not places:
         return None
     run, best = max(places, key=rank)  # the first one of equals
@@ -130,7 +130,7 @@ def _teaches(problem: ProblemState, vote: str) -> int:
         return 0
     if not right:
         return 1
-    sizes = Counter(done.group for done in solved.completions if done.group >= 0)
+    sizes = Counter(each.group for each in solved.completions if each.group >= 0)
     most = max(range(len(solved.groups)), key=lambda group: sizes[group])
     return 2 if solved.groups[most].correct else 3
 

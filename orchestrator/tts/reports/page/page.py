@@ -96,9 +96,9 @@ def _page(
     packed: Sequence[Sequence[PackedTree]],
     progress: Progress | None,
 ) -> str:
-    shown = any(packed)
+    has_trees = any(packed)
     tex = any(tree.tex for of_run in packed for tree in of_run)
-    own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=shown, tex=tex)
+    own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=has_trees, tex=tex)
     style = styles(tex=tex)
     trees = {
         "first": first_shown(packed),
@@ -123,7 +123,7 @@ def _page(
         titles={figure.name: figure.title for figure in figures},
         facts=facts,
         figures=figures,
-        trees=shown,
+        trees=has_trees,
         policy=policy(own_scripts, style),
         style=Markup(style),
         scripts=[Markup(script) for script in own_scripts],

@@ -46,7 +46,7 @@ def tree_thoughts(problem: ProblemState) -> list[ThoughtRecord]:
 
 def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
     """Every thought with its times and its score."""
-    used = {event.node: began + event.t for began, event in problem.used}
+    uses = {event.node: began + event.t for began, event in problem.used}
     records = {}
     for node, thought, began, event in problem.thoughts():
         sent, speculative = began + event.sent, event.kind == "speculative"
@@ -56,7 +56,7 @@ def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
             sent,
             began + event.done,
             speculative,
-            used.get(event.node) if speculative else sent,
+            uses.get(event.node) if speculative else sent,
         )
     for session, scored in reversed(problem.scored):  # a node's first score is the one that holds
         if record := records.get(scored.node):
