@@ -24,7 +24,7 @@ def test_a_solved_problem_has_all_that_the_log_said_of_it(log):
         assert [event for _, event in problem.scored] == of_problem(log, StepScored, problem.id)
         assert problem.work.generated_tokens == sum(event.tokens for event in generated)
         assert problem.question == f"question of {problem.id}"
-        assert problem.seconds == problem.ended - problem.started >= 0
+        assert problem.seconds == problem.solved_at - problem.started >= 0
 
 
 @given(whole_logs())
@@ -32,7 +32,7 @@ def test_without_its_requests_a_problem_is_counted_alike(log):
     counted = list(solved_problems(log, RunState(keeps_events=False)))
     for kept, each in zip(solved_problems(log), counted, strict=True):
         assert (each.work, each.seconds) == (kept.work, kept.seconds)
-        assert [each.generated, each.scored, each.used, each.cancelled] == [[]] * 4
+        assert [each.generated, each.scored, each.uses, each.cancelled] == [[]] * 4
 
 
 @given(whole_logs())
@@ -50,7 +50,7 @@ def test_sessions_are_laid_end_to_end_and_a_problem_of_two_has_been_resumed():
     run = RunState()
     (problem,) = solved_problems(first + second, run)
     assert (run.sessions, run.began, run.wall_s, run.limits) == (2, 3.0, 7.0, (4, 40))
-    assert (problem.first_started, problem.started, problem.ended) == (1.0, 4.0, 7.0)
+    assert (problem.first_started, problem.started, problem.solved_at) == (1.0, 4.0, 7.0)
     assert (problem.resumed, problem.seconds) == (True, 3.0)
 
 

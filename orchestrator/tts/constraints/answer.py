@@ -101,7 +101,7 @@ def _unbalanced(automaton: Automaton) -> str | None:
         depth += {"{": 1, "}": -1}.get(char, 0)
         return (depth, char == "\\") if 0 <= depth <= MAX_BRACES else None
 
-    return automaton.find((0, False), follow, lambda known: known != (0, False), "{}\\")
+    return automaton.find((0, False), follow, lambda state: state != (0, False), "{}\\")
 
 
 def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str | None:

@@ -16,8 +16,8 @@ BLOCK = 32
 
 
 def in_blocks(rules: Mapping[str, Node]) -> dict[str, Node]:
-    """The same language without wide repetitions: counts that differ by more than `BLOCK`, and
-    without sequences of more parts than that, of which characters in a row are one.
+    """Rules of the same language without wide repetitions: counts that differ by more than
+    `BLOCK`, and without sequences of more parts than that, of which characters in a row are one.
     """
     added: dict[str, Node] = {}
     names: dict[Node, str] = {}

@@ -29,7 +29,7 @@ def is_plain(node: Node) -> bool:
 
 
 def _repeats(node: Node, depth: int) -> Iterator[int]:
-    """By repetition of variable length: how many are around it."""
+    """How many repetitions of variable length are around each such repetition."""
     if isinstance(node, Repeat):
         varies = node.least != node.most
         if varies:

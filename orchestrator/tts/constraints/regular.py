@@ -174,7 +174,7 @@ class Automaton:
         return None
 
     def reached(self, states: Iterable[int]) -> frozenset[int]:
-        """These states, and those to which nothing but skips leads from them."""
+        """The states that skips alone lead to from these, which are among them."""
         reached = set(states)
         rows = [*reached]
         for here in rows:
@@ -235,7 +235,7 @@ class Automaton:
         return end
 
     def _shortest_ends(self) -> list[str]:
-        """By state: a text that leads to the end; every state has one."""
+        """A text that leads to the end, for each state; every state has one."""
         ends: list[str | None] = [None] * len(self.moves)
         before: list[list[tuple[int, str]]] = [[] for _ in self.moves]
         for here, (moves, skips) in enumerate(zip(self.moves, self.skips, strict=True)):

@@ -218,8 +218,8 @@ class _SchemaReader:
 
     def _object(self, schema: Mapping[str, Any], at: str) -> Node:
         others = schema.get("additionalProperties", self._whole and "properties" not in schema)
-        named = schema.get("properties") or schema.get("required")
-        if self._whole and others is not False and not named:
+        is_map = not (schema.get("properties") or schema.get("required"))
+        if self._whole and others is not False and is_map:
             return self._map(self.value(others, f"{at}.additionalProperties"))
         if others is not False:
             refuse(f"{at}.additionalProperties", "only false is supported")

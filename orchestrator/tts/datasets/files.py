@@ -86,12 +86,12 @@ class _RowReader:
     """The parts of one row's problem; notes in `used` which columns they came from."""
 
     def __init__(
-        self, row: DatasetRow, columns: Columns, where: str, used: dict[str, None]
+        self, row: DatasetRow, columns: Columns, where: str, columns_used: dict[str, None]
     ) -> None:
         self._cells = row.cells
         self._columns = columns
         self._where = where
-        self._used = used
+        self._used = columns_used
         self.says_none = False
         """Whether the answer is null, in a column of answers."""
 

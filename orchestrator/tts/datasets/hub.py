@@ -33,7 +33,7 @@ _FILE = re.compile(
     r"(?:data/|(?P<config>[^/]+)/)?(?P<split>(?!\d+\.)[^/]+?)(?:/\d+|-(?P<part>\d+)-of-(?P<parts>\d+))?"
     r"\.(?:parquet|jsonl)"
 )
-"""Of the hub's own branch, or of a clone, where the config may be left out."""
+"""A file of the hub's own branch, or of a clone, where the config may be left out."""
 _OF_A_FILE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 
 

@@ -42,7 +42,7 @@ class Dataset:
     source: str = ""
     """The file, how many of its problems, and what was read from which column; else empty."""
     digest: str = ""
-    """Of the problems before a shard was taken of them (`tts.problem.digest_of`)."""
+    """The digest of the problems before a shard was taken of them (`tts.problem.digest_of`)."""
 
 
 def load_problems(

@@ -98,7 +98,7 @@ class Grader:
         self._owner = Owner("This grader")
 
     def problem(self) -> ProblemGrader:
-        """The same comparisons for the answers of one problem, within its own CPU budget."""
+        """A grader of the answers of one problem, within its own CPU budget."""
         return ProblemGrader(self._ask, self._problem_cpu_s)
 
     async def equal(self, prediction: str | None, reference: str) -> Verdict:

@@ -29,7 +29,7 @@ class Answer:
     id: str
     question: str
     answer: str | None
-    """By the strategy's own rule; null if no completion has an answer."""
+    """The answer by the strategy's own rule; null if no completion has one."""
     score: float | None
     """The verifier's score of the best completion with this answer; null without one, or without
     scores."""

@@ -57,7 +57,7 @@ class Row:
     """Wilson's, by problems."""
     pass_at_n: float | None
     name: str = ""
-    """That of a baseline; empty for others, which are known by their strategy."""
+    """The name of a baseline; empty for others, which go by their strategy."""
     tokens_per_problem: float
     """Mean generated tokens of both models; speculative ones that no search asked for are left out.
     Costs are means over the same problems as the accuracy; over all solved ones if none is judged.
@@ -77,7 +77,7 @@ class Row:
     answers: list[Answer] = field(default_factory=list)
     """The answers of the solved problems, by this row's vote."""
     summary: Summary
-    """That of the run, under its own vote."""
+    """The run's summary, under its own vote."""
     right: dict[str, float] = field(default_factory=dict, metadata={"json": False})
     """Whether the answer of each problem is right; with several seeds how often."""
 
@@ -91,7 +91,7 @@ class Row:
         return gain_of(self.right, other.right)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, without single problems and the summary; the run by its folder's name."""
+        """The row as JSON, without problems and the summary; the run by the name of its folder."""
         names = (each.name for each in fields(self) if each.name not in _NOT_KEPT)
         data = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         return {**data, "run": Path(self.run).name}
@@ -102,12 +102,12 @@ class Comparison:
     """Runs side by side."""
 
     folders: list[Path] = field(default_factory=list)
-    """Those that were named, of runs and of groups."""
+    """The folders that the user named, of runs and of groups."""
     runs: list[Run] = field(default_factory=list)
     """Their runs; those of a group that have not finished are left out."""
     rows: list[Row] = field(default_factory=list)
     unfinished: dict[str, list[str]] = field(default_factory=dict)
-    """By the folder of a group, the strategies whose runs have not finished."""
+    """The strategies whose runs have not finished, by the folder of their group."""
     settings: list[Setting] = field(default_factory=list)
     """In what the runs were asked for differently; empty unless several folders are compared."""
     pairs: list[Pair] = field(default_factory=list)
@@ -209,11 +209,11 @@ def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
 
 def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
     by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
-    accuracy, judged, basis = by_rule.get(vote), run.totals.judged(), run.totals.counted()
+    accuracy, judged, rated = by_rule.get(vote), run.totals.judged(), run.totals.rated()
     right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in basis if p.seconds is not None]
-    compute = [p.compute for p in basis if p.compute is not None]
-    knows = basis and len(compute) == len(basis)
+    seconds = [p.seconds for p in rated if p.seconds is not None]
+    compute = [p.compute for p in rated if p.compute is not None]
+    knows = rated and len(compute) == len(rated)
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
@@ -227,10 +227,10 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round(_mean(p.search_tokens for p in basis), 1),
+        tokens_per_problem=round(_mean(p.search_tokens for p in rated), 1),
         compute_per_problem=fmean(compute) if knows else None,
         no_compute=None if knows else _no_compute(run.config),
-        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in basis), 1),
+        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in rated), 1),
         seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
         wall_s=summary.wall_s,
         accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),

@@ -63,7 +63,7 @@ class FunctionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     file: str
     name: str
     sha256: str = ""
-    """That of the file; empty before it was read."""
+    """The SHA-256 of the file; empty before it was read."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -141,7 +141,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     fitted_to: Limits = Limits()
     """The mean cost of a problem to which n was fitted; it ends no search."""
     problems_digest: str | None = None
-    """Of ids, questions and references; of a shard, those of the whole. Resolved."""
+    """The SHA-256 of ids, questions and references, of a shard those of the whole. Resolved."""
     model_parameters: dict[Role, LoggedCount] = {}
     """Parameters by role that a token is multiplied with, of the models whose shape is known. They
     decide nothing of the outcome. Resolved."""

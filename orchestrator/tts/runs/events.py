@@ -50,7 +50,7 @@ class SessionBegan(Event, frozen=True, kw_only=True, tag="session"):
     files: dict[str, str] = {}
     """The checksums of run.json and problems.jsonl as they were then; empty as `made_with`."""
     changed: dict[str, str] = {}
-    """By role, the SHA-256 of files with functions that were others until then."""
+    """The SHA-256 of files with functions that were others until then, by role."""
 
     @property
     def began(self) -> datetime:
@@ -80,7 +80,7 @@ class LoggedThought(msgspec.Struct, frozen=True, omit_defaults=True):
     thinking: bool = False
     """Whether it belongs to what the model thinks before its answer."""
     confidence: float | None = None
-    """That of the chain's weakest window, at its last thought, where its search asked for it."""
+    """The confidence of the chain's weakest window, at its last thought, if its search asks."""
 
 
 class RequestEnded(Event, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class StepScored(Event, frozen=True, kw_only=True, tag="scored"):
     """Tokens of the prompt that one of the problem before it began with."""
     in_flight: InFlight = (0, 0)
     server: str = ""
-    """See `RequestEnded`."""
+    """The address of the server, where a run has several."""
 
 
 class Prefetched(RequestEnded, frozen=True, kw_only=True, tag="prefetched"):

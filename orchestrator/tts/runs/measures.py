@@ -47,7 +47,7 @@ class TreeMeasures:
     unended: int
     """Completions of a search that no limit cut off, whose chains did not end by themselves."""
     first_step_s: float | None
-    """From the problem's start to the generator's first answer; None likewise."""
+    """Seconds from the problem's start to the generator's first answer; None as `completion_s`."""
     nodes_by_depth: tuple[int, ...]
     """Nodes of the tree at depth 1, 2, ..., without what was sent ahead in vain."""
 
@@ -60,14 +60,14 @@ class ProblemMeasures:
     question: str
     """A hash of its conversation; empty in logs that do not hold it."""
     text: str
-    """The question itself; empty likewise."""
+    """The question itself; empty in logs that do not hold it."""
     level: int | str | None
     answers: Mapping[str, str | None]
-    """By rule."""
+    """The answer that each rule chooses."""
     scores: Mapping[str, tuple[float | None, float | None]]
-    """That of the best completion with each of these answers."""
+    """The score and the probability of the best completion with each of these answers."""
     correct: Mapping[str, bool] | None
-    """By rule; None without a reference."""
+    """Whether the answer of each rule is right; None without a reference."""
     any_correct: bool | None
     right_roots: tuple[int, ...]
     """The first indices of the completions whose answer equals the reference, each once."""
@@ -213,7 +213,7 @@ class Measures:
         """What each problem tells of the verifier's scale."""
         self.requests: dict[Role, RequestMeasures] = {engine: RequestMeasures() for engine in ROLES}
         self.problems: dict[str, ProblemMeasures] = {}
-        """Those that are solved, in the order in which they were."""
+        """The solved problems, in the order in which they were solved."""
 
     @classmethod
     def of(
@@ -334,7 +334,7 @@ class Measures:
 
     @property
     def cpu_share(self) -> float | None:
-        """The same over those sessions' time: 1.0 is one processor, always busy."""
+        """`cpu_s` over the time of its sessions: 1.0 is one processor, always busy."""
         seconds = sum(session.t for session in self.run.resources.values())
         return (self.cpu_s or 0.0) / seconds if seconds else None
 
@@ -361,8 +361,8 @@ class Measures:
         """The solved problems that have a reference."""
         return [problem for problem in self.problems.values() if problem.correct is not None]
 
-    def counted(self) -> list[ProblemMeasures]:
-        """Those that accuracies and costs are both about: the judged ones, or all without any."""
+    def rated(self) -> list[ProblemMeasures]:
+        """The problems that accuracies and costs are about: the judged ones, or all without any."""
         return self.judged() or list(self.problems.values())
 
     def accuracy(self, rule: str) -> float | None:
@@ -396,8 +396,8 @@ def problem_measures(
     """The measures of a problem and of its solution."""
     return ProblemMeasures(
         id=problem.id,
-        question=_hashed(problem.asked) if problem.asked else "",
-        text=problem.asked.question if problem.asked else "",
+        question=_hashed(problem.start) if problem.start else "",
+        text=problem.start.question if problem.start else "",
         level=solved.level,
         answers=solved.answers,
         scores=_scores(solved),
@@ -513,7 +513,7 @@ def _in_vain(problem: ProblemState) -> set[NodePath]:
     """Expansions sent ahead and never asked for, perhaps because they were asked for before
     that.
     """
-    uses = {event.node for _, event in problem.used}
+    uses = {event.node for _, event in problem.uses}
     return {
         node
         for node, _, _, event in problem.thoughts()

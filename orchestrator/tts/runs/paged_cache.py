@@ -88,7 +88,7 @@ class CacheCurve:
     _hits: tuple[int, ...]
     """Look-ups that hit in a cache of so many blocks, by blocks."""
     _returns: tuple[int, ...]
-    """Likewise of all uses."""
+    """Uses that hit in a cache of so many blocks, by blocks."""
     _uses: int
     """Uses of blocks that had been used before."""
 
@@ -208,7 +208,7 @@ class _Ranges:
         changes[first + count] = changes.get(first + count, 0) - 1
 
     def cumulative(self) -> tuple[int, ...]:
-        """By number of blocks: how many distances are below it."""
+        """How many distances are below each number of blocks."""
         if not self._changes:
             return (0,)
         counts = [0] * max(self._changes)
@@ -224,7 +224,7 @@ class _Blocks:
     def __init__(self, block_size: int) -> None:
         self._size = block_size
         self._numbers: dict[tuple[int, bytes], int] = {}
-        """By the number of the block before it (-1 for none) and its own tokens."""
+        """Numbers of blocks, by that of the block before (-1 for none) and the own tokens."""
 
     def path(self, ids: Ids) -> tuple[int, ...]:
         """The whole blocks of token ids."""

@@ -92,8 +92,8 @@ class CostDifference:
     """Other minus baseline."""
     difference_95: tuple[float, float]
     ratio_95: tuple[float, float] | None
-    """Of other over baseline, from its logarithm, so that no saving is above 100%; None where the
-    baseline is 0."""
+    """The interval of other over baseline, from its logarithm, so that no saving is above 100%;
+    None where the baseline is 0."""
     problems: int
     """On so many of these: the others' are not known, such as the time of one that was resumed."""
 

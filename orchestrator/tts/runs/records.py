@@ -58,7 +58,7 @@ class CompletionRecord:
     score: float | None
     """The verifier's score of the whole path: its step scores, aggregated as the strategy says."""
     answer: str | None
-    """As the first completion with an equal answer spells it; None without one."""
+    """Its answer, as the first completion with an equal one spells it; None without one."""
     node: NodePath
     thinking: str = ""
     """What a model that thinks has thought before the answer."""
@@ -108,9 +108,9 @@ class ProblemRecord:
     level: int | str | None
     reference: str | None
     answer: str | None
-    """By the run's own vote."""
+    """The answer by the run's own vote."""
     answers: dict[str, str | None]
-    """By each vote: best, weighted, majority."""
+    """The answers by each vote: best, weighted, majority."""
     correct: bool | None
     """Whether `answer` equals the reference; None without one."""
     completions: tuple[CompletionRecord, ...]

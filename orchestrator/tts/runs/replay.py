@@ -47,7 +47,7 @@ class Script(Protocol):
     def generate(self, call: GenerateCall) -> list[int]:
         """What the generator answers; see endpoints.Generator."""
 
-    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+    def has_ended(self, call: GenerateCall, ids: list[int]) -> bool:
         """Whether the answer `ids` was ended by the end-of-sequence token, which is not in it."""
 
     def score(self, input_ids: Ids) -> float:
@@ -66,21 +66,21 @@ class Recording:
     """
 
     models: Models
-    """Those of the run, with its context, which decides where chains are cut."""
+    """The run's models, with its context, which decides where chains are cut."""
     problems: tuple[Problem, ...]
-    """Those of the run, in its order, without references."""
+    """The run's problems, in its order, without references."""
     calibration: Calibration | None
     """The probabilities that its scores counted as."""
     answers: Mapping[int, Written]
     """The generated steps, by the seeds of the requests that they may have taken."""
     scores: Mapping[bytes, float]
-    """By the hash of the dialogue's ids."""
+    """The scores, by the hash of the dialogue's ids."""
     critiques: Mapping[bytes, int]
     """Tokens that the verifier wrote for a score, likewise."""
     steps: Sequence[Tokens]
     """Every step: what an unknown request for a step is answered with."""
     chains: Sequence[Tokens]
-    """The same for whole chains."""
+    """Every chain: what an unknown request for a whole chain is answered with."""
 
     def generate(self, call: GenerateCall) -> list[int]:
         """See Script."""
@@ -101,7 +101,7 @@ class Recording:
             ids = step.token_ids
         return ids
 
-    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+    def has_ended(self, call: GenerateCall, ids: list[int]) -> bool:
         """See Script."""
         if len(ids) >= call.max_new_tokens:
             return False

@@ -76,5 +76,5 @@ class InOrderOfSending:
         return heapq.heappushpop(self._waiting, entry)[-1]
 
     def rest(self) -> Iterator[EngineRequest]:
-        """Those that are left, when no more come in."""
+        """The requests that still wait, when no more come in."""
         return (entry[-1] for entry in sorted(self._waiting))

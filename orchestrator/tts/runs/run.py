@@ -111,7 +111,7 @@ def problem_record(problem: ProblemState, vote: str) -> ProblemRecord:
         raise ValueError(f"problem {problem.id} is not solved")
     return ProblemRecord(
         id=problem.id,
-        question=problem.asked.question if problem.asked else "",
+        question=problem.start.question if problem.start else "",
         level=solved.level,
         reference=solved.reference,
         answer=problem.answer(vote),

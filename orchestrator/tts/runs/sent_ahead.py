@@ -32,7 +32,7 @@ class SpeculationOutcome:
         self.sent = 0
         self.answered = 0
         self.cancelled: Counter[str] = Counter()
-        """By reason. A used one may be among them, if its search ended before the answer."""
+        """Cancelled expansions by reason, also used ones whose search ended first."""
         self._used = 0
         self._unused_tokens = 0
         self._open: dict[str, _Ahead] = {}

@@ -80,7 +80,7 @@ class WorkCounts:
     verifier_tokens: int = 0
     """Prompt tokens of these requests."""
     reused_tokens: int = 0
-    """Those of them that a prompt of the same problem began with before."""
+    """Prompt tokens that a prompt of the same problem began with before."""
     critique_tokens: int = 0
     """Tokens that the verifier generated."""
     no_verdict: int = 0
@@ -123,7 +123,7 @@ class ProblemState:
     keeps_events: bool = True
     """Whether requests are kept; otherwise they are only counted."""
     work: WorkCounts = field(default_factory=WorkCounts)
-    asked: ProblemStarted | None = None
+    start: ProblemStarted | None = None
     """Its latest start; None where the log has lost it."""
     first_started: float | None = None
     """When it was first started, on the run's clock, in seconds."""
@@ -133,10 +133,10 @@ class ProblemState:
     """Whether an earlier session has begun it, so that its times do not say how long it took."""
     generated: list[tuple[float, StepGenerated]] = field(default_factory=list)
     scored: list[tuple[float, StepScored]] = field(default_factory=list)
-    used: list[tuple[float, Used]] = field(default_factory=list)
+    uses: list[tuple[float, Used]] = field(default_factory=list)
     cancelled: list[tuple[float, Cancelled]] = field(default_factory=list)
     solution: ProblemSolved | None = None
-    ended: float | None = None
+    solved_at: float | None = None
     """When its solution was written, on the run's clock."""
     repeated: bool = False
     """Whether it had been solved before, as when two processes wrote one log."""
@@ -150,26 +150,26 @@ class ProblemState:
             case StepScored() if self.keeps_events:
                 self.scored.append((began, event))
             case Used() if self.keeps_events:
-                self.used.append((began, event))
+                self.uses.append((began, event))
             case Cancelled() if self.keeps_events:
                 self.cancelled.append((began, event))
             case ProblemStarted():
                 self.started = began + event.t
                 if self.first_started is None:
                     self.first_started = self.started
-                self.asked = event
+                self.start = event
             case ProblemSolved():
                 self.solution = event
-                self.ended = began + event.t
+                self.solved_at = began + event.t
             case _:
                 pass
 
     @property
     def seconds(self) -> float | None:
         """From its start to its result, grading included, in the session that solved it."""
-        if self.started is None or self.ended is None:
+        if self.started is None or self.solved_at is None:
             return None
-        return self.ended - self.started
+        return self.solved_at - self.started
 
     def answer(self, vote: str) -> str | None:
         """The answer that this vote chooses; None without one, or while it is open."""
@@ -184,7 +184,7 @@ class ProblemState:
     @property
     def question(self) -> str:
         """The question with the conversation before it; empty where the log has lost it."""
-        return problem_of(self.asked).full_question if self.asked else ""
+        return problem_of(self.start).full_question if self.start else ""
 
     def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, StepGenerated]]:
         """Every thought: its node, itself, the begin of its session, the answer that it is from.

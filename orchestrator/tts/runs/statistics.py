@@ -47,7 +47,7 @@ Z_95 = 1.96
 
 
 def joint_z(comparisons: int) -> float:
-    """How many standard errors 95% intervals are wide if so many of them are to hold together.
+    """The width, in standard errors, of 95% intervals if so many of them are to hold together.
 
     Bonferroni: each leaves out 5% over their number. 1.96 for one.
     """
@@ -55,7 +55,7 @@ def joint_z(comparisons: int) -> float:
 
 
 def joint_t(degrees: int, comparisons: int) -> float:
-    """The same by Student's t with so many degrees of freedom."""
+    """The width of joint intervals in standard errors, by Student's t with `degrees` of freedom."""
     low, high = 0.0, math.pi / 2  # the angle whose tangent is t / sqrt(degrees)
     for _ in range(60):
         angle = (low + high) / 2

@@ -52,7 +52,7 @@ class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
     used: LoggedCount
     """Their search asked for these in the end."""
     cancelled: dict[str, LoggedCount]
-    """By reason."""
+    """Cancelled expansions by reason."""
     hit_rate: Share | None
     """Used over sent; None where none was sent."""
 
@@ -69,7 +69,7 @@ class Waste(msgspec.Struct, frozen=True, omit_defaults=True):
     unused_tokens: LoggedCount
     """Tokens of speculative answers that were never asked for."""
     share: Share | None
-    """Of all generated tokens; None where there are none."""
+    """Their share of all generated tokens; None where there are none."""
     lost_tokens: LoggedCount = 0
     """Tokens of answers for which the budget of their problem had no room; missing if there are
     none."""
@@ -137,7 +137,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     known."""
     mean_in_flight: MeanInFlight
     servers: dict[str, ServerCounts] | None = None
-    """By address; missing unless there were several."""
+    """The work of each server, by address; missing unless there were several."""
     latency_s: Latency
     idle_s: dict[Role, dict[str, Number]]
     """Seconds in which an engine was idle, by reason; with several servers the mean."""
@@ -160,7 +160,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass_at_n: Share | None
     """Share of the judged problems that have a right completion."""
     pass_at_k: dict[str, Share] | None = None
-    """By k: how likely one of k completions is right, by the unbiased estimator of Chen et al.
+    """How likely one of k completions is right, by k: the unbiased estimator of Chen et al.
     (2021); missing where completions are not independent."""
     accuracy_by_level: dict[str, LevelResults]
     undecided: LoggedCount

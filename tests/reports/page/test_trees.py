@@ -112,7 +112,7 @@ def test_a_tree_is_in_the_order_of_events():
     }
     assert list(thoughts) == [(0,), (1,), (0, 0), (0, 1), (1, 0)]
     assert (thoughts[0,].decided, thoughts[1,].decided) == (3.2, 3.2)
-    assert thoughts[0, 0].decided == problem.ended == 6.0
+    assert thoughts[0, 0].decided == problem.solved_at == 6.0
     assert (thoughts[1,].reused, thoughts[0,].reused) == (True, False)
     assert (thoughts[1,].scored, thoughts[0,].scored) == (3.1, 3.0)
 

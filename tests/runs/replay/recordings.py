@@ -63,7 +63,7 @@ class ReplayGenerator:
 
     async def generate(self, call):
         ids = self.script.generate(call)
-        tokens = len(ids) + self.script.ended(call, ids)
+        tokens = len(ids) + self.script.has_ended(call, ids)
         await self.inner.generate(replace(call, max_new_tokens=tokens, stop_at_step=False))
         return ids
 

@@ -110,7 +110,7 @@ class SimulatedGenerator:
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
         ids = self.script.generate(call)
-        answer = [*ids, END_ID] if self.script.ended(call, ids) else ids
+        answer = [*ids, END_ID] if self.script.has_ended(call, ids) else ids
         request = SimulatedRequest(call.input_ids, _as_ids(answer), call.max_new_tokens)
         await self.server.serve(self.engines, request)
         return ids
@@ -127,7 +127,7 @@ class SimulatedGenerator:
             piece = ids[start : start + size]
             last = start + size >= len(ids)
             prompt = np.concatenate((call.input_ids, _as_ids(ids[:start])))
-            answer = [*piece, END_ID] if last and self.script.ended(call, ids) else piece
+            answer = [*piece, END_ID] if last and self.script.has_ended(call, ids) else piece
             request = SimulatedRequest(prompt, _as_ids(answer), call.max_new_tokens - start)
             await self.server.serve(self.engines, request)
             yield NewTokens(piece, log_probs[start : start + size], last)

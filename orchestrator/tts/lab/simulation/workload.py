@@ -158,7 +158,7 @@ class Workload:
                 break
         return ids[: call.max_new_tokens]
 
-    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+    def has_ended(self, call: GenerateCall, ids: list[int]) -> bool:
         """See Script."""
         return len(ids) < call.max_new_tokens and ids[-1] != ord(DELIMITER)
 

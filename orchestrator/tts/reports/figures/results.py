@@ -238,5 +238,5 @@ def accuracy_cell(share: float | None, problems: int) -> str:
 
 
 def budget_in_words(budget: Mapping[str, float]) -> str:
-    """Such as `1,000 tokens`; empty without a budget."""
+    """A budget in words, such as `1,000 tokens`; empty without one."""
     return ", ".join(f"{value:,g} {_UNITS[name]}" for name, value in sorted(budget.items()))

@@ -115,7 +115,7 @@ READ: Sequence[Make] = (
     work.token_use,
     work.speculation,
 )
-"""Those whose readings a terminal shows."""
+"""The figures whose readings a terminal shows."""
 
 
 def figures_of(run: Run, makes: Sequence[Make] = FIGURES) -> list[Figure]:

@@ -30,7 +30,7 @@ SCRIPTS = (
 """The page's own, in the order in which they run."""
 STYLES = ("page.css",)
 _OF_TREES = ("math.js", "markdown.js")
-"""Those of them that need a third party's script, which only trees bring."""
+"""Scripts that need vendored libraries (pages with trees)."""
 THEME = "theme.json"
 
 

@@ -1,6 +1,6 @@
 """The page of a run, of a group of runs, or of several side by side: figures and facts.
 
-That of a run that goes on is written anew every few seconds (`tts report RUN --follow`).
+The page of a run that goes on is written anew every few seconds (`tts report RUN --follow`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .page import ADVISED, FILE, Facts, Progress, write_page
 EVERY_S = 5.0
 """Seconds between two pages, at least."""
 _REST = 4.0
-"""And so many times what the last one took: pages take a fifth of a core at most."""
+"""The pause behind a page, in times that it took: pages take a fifth of a core at most."""
 _PLAIN = {
     "deployment": "deployment",
     "deployment_source": "deployment file",
@@ -178,13 +178,13 @@ class Report:
     figures: list[Figure]
     runs: list[Path]
     advice: Sequence[StudyAdvice] = ()
-    """Of a study, or what a measurement says."""
+    """The advice of a study, or what a measurement says."""
     advised: tuple[str, str] = ADVISED
     """The heading above it, and what it rests on."""
     progress: Progress | None = None
-    """Of a run that has not finished."""
+    """The progress of a run that has not finished."""
     configuration: Facts = field(default_factory=dict)
-    """Of a study; that of the runs otherwise."""
+    """The configuration of a study; empty otherwise, as runs have their own."""
 
     @property
     def tables(self) -> list[Figure]:

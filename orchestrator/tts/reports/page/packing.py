@@ -34,7 +34,7 @@ class PackedTree:
 def pack(problem: ProblemState, vote: str) -> PackedTree:
     """A problem and its tree as a page holds them; `vote` is the rule that chooses answers."""
     solved, thoughts, began = problem.solution, tree_thoughts(problem), problem.first_started or 0.0
-    seconds = None if problem.ended is None else round(problem.ended - began, 3)
+    seconds = None if problem.solved_at is None else round(problem.solved_at - began, 3)
     unused = sum(len(record.thought.ids) for record in thoughts if record.used is None)
     entry = {
         "id": problem.id,

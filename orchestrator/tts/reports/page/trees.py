@@ -46,17 +46,17 @@ def tree_thoughts(problem: ProblemState) -> list[ThoughtRecord]:
 
 def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
     """Every thought with its times and its score."""
-    uses = {event.node: began + event.t for began, event in problem.used}
+    uses = {event.node: began + event.t for began, event in problem.uses}
     records = {}
     for node, thought, began, event in problem.thoughts():
-        sent, speculative = began + event.sent, event.kind == "speculative"
+        at, speculative = began + event.sent, event.kind == "speculative"
         records[node] = ThoughtRecord(
             node,
             thought,
-            sent,
+            at,
             began + event.done,
             speculative,
-            uses.get(event.node) if speculative else sent,
+            uses.get(event.node) if speculative else at,
         )
     for session, scored in reversed(problem.scored):  # a node's first score is the one that holds
         if record := records.get(scored.node):
@@ -101,6 +101,6 @@ def _date(problem: ProblemState, records: Iterable[ThoughtRecord]) -> None:
         if record.fate is Fate.PRUNED:
             times = by_depth[len(record.path)]
             place = bisect_left(times, record.scored or record.done)
-            record.decided = times[place] if place < len(times) else problem.ended
+            record.decided = times[place] if place < len(times) else problem.solved_at
         elif record.fate:
-            record.decided = expanded.get(record.path, problem.ended)
+            record.decided = expanded.get(record.path, problem.solved_at)
