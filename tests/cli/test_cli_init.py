@@ -15,8 +15,9 @@ from tests.endpoints.openai.stand_in import StandIn, answering
 from tts.base import paths
 from tts.build.nvidia import NvidiaGpu
 from tts.build.spec import PRECISIONS, load_deployment
-from tts.checks import BEFORE_BUILD, drafting, has_errors, lint
-from tts.checks.drafting import this_machine
+from tts.checks import BEFORE_BUILD, has_errors, lint
+from tts.cli import drafting
+from tts.cli.drafting import this_machine
 from tts.cli.init import Target, _name
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"

@@ -23,7 +23,6 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 | observation | how what is seen of a machine is told |
 | start_log | the KV pools of a TensorRT-LLM server's last start |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
-| drafting | what `tts init` has to know of this machine, checkpoints and servers |
 | requirements | what a command needs of this machine |
 """
 

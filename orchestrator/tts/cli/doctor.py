@@ -95,7 +95,7 @@ def doctor(
         name = spec.name if spec else None
         print_json(DoctorDocument(deployment=name, observations=observations))
     else:
-        for seen in observations:
-            print_observation(out, seen)
-    if any(seen.state == "missing" for seen in observations):
+        for observation in observations:
+            print_observation(out, observation)
+    if any(observation.state == "missing" for observation in observations):
         raise typer.Exit(1)

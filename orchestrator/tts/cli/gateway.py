@@ -174,25 +174,25 @@ def gateway(
         interruptible(serving, lines.say, drain=drain.begin)
 
 
-def _metrics_at(given: str | None) -> Listen | None:
+def _metrics_at(text: str | None) -> Listen | None:
     """Where the metrics are served besides; raises BadParameter."""
     from tts.gateway.http_server import Listen
 
-    if given is None:
+    if text is None:
         return None
-    host, _, port = given.rpartition(":")
+    host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise typer.BadParameter(
-            f"{given!r:.60} is neither PORT nor HOST:PORT", param_hint="--metrics"
+            f"{text!r:.60} is neither PORT nor HOST:PORT", param_hint="--metrics"
         )
     return Listen(host.strip("[]") or Listen.host, int(port))
 
 
-def _filters(given: list[str]) -> tuple[Path | None, list[str]]:
+def _filters(names: list[str]) -> tuple[Path | None, list[str]]:
     """The file of rules among what `--filter` names, and the filters of other packages."""
-    files = [name for name in given if "/" in name or "." in name]
+    files = [name for name in names if "/" in name or "." in name]
     if len(files) > 1:
         raise typer.BadParameter("one file of rules at most", param_hint="--filter")
     for name in files:
         usable(Path(name))
-    return (Path(files[0]) if files else None), [name for name in given if name not in files]
+    return (Path(files[0]) if files else None), [name for name in names if name not in files]

@@ -21,7 +21,11 @@ from tts.build.spec import FORMATS, Role, bundled_deployments
 from tts.build.spec.section import Target
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.gpus import GPUS
-from tts.checks.drafting import (
+from tts.reports.console import consoles, say
+from tts.session.function_files import names_function
+
+from .drafting import (
+    DEMO,
     NamedServer,
     ask_server,
     compiled_model,
@@ -32,13 +36,9 @@ from tts.checks.drafting import (
     with_format,
     with_system_prompt,
 )
-from tts.reports.console import consoles, say
-from tts.session.function_files import names_function
-
 from .options import usable
 
 _ON_GPUS = ("tensorrt",)
-_DEMO = "demo"
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
     "that runs already, or demo"
@@ -138,22 +138,22 @@ def init(
     machine = this_machine()
     say(_machine_line(machine))
     ask = partial(ask_server, api_key_env=api_key_env)
-    named = _DEMO if generator is None else generator
-    writes = _named("generator", named, generator_tokenizer, base, ask)
+    name = DEMO if generator is None else generator
+    writes = _named("generator", name, generator_tokenizer, base, ask)
     judge = writes.text if verifier is None else verifier
     judges = _judge(judge, writes, verifier_tokenizer, base, ask)
-    chosen = target or _usual_target(writes, judges, machine)
-    _require_possible(chosen, writes, judges)
-    if chosen in _ON_GPUS or gpu:
+    target = target or _usual_target(writes, judges, machine)
+    _require_possible(target, writes, judges)
+    if target in _ON_GPUS or gpu:
         machine = _with_gpu(machine, gpu)
-    if chosen in _ON_GPUS and verifier is None and judges == writes:
+    if target in _ON_GPUS and verifier is None and judges == writes:
         raise ConfigError(
             "--verifier is missing.",
             hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
         )
-    choices = _choices(file, chosen, writes, judges)
-    said = judges.server.said if judges.server else None
-    choices = with_system_prompt(with_format(choices, base, _format(format_, judges), said))
+    choices = _choices(file, target, writes, judges)
+    reported = judges.server.capabilities if judges.server else None
+    choices = with_system_prompt(with_format(choices, base, _format(format_, judges), reported))
     text = as_text(choices, machine, drafted(choices, machine))
     _write(file, text, force=force)
     _print_end(file, choices)
@@ -184,16 +184,17 @@ def _named(
     if not is_url(text):
         return _Named(text, compiled_model(text, role, base, tokenizer))
     server = ask(text)
-    found = server.tokenizer if tokenizer is None else tokenizer
-    if found is None:
-        why = f"Its name for the model is {server.said.model!r}." if server.said else server.why
+    reported = server.capabilities
+    tokenizer = server.tokenizer if tokenizer is None else tokenizer
+    if tokenizer is None:
+        why = f"Its name for the model is {reported.model!r}." if reported else server.why
         raise ConfigError(
             f"--{role}-tokenizer is missing, as the server does not name it. {why}",
             hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
-            + ("" if server.said else " Or start the server first."),
+            + ("" if reported else " Or start the server first."),
         )
-    say(server.said.describe() if server.said else f"{server.why} The file is written without it.")
-    return _Named(text, served_model(server, found, base), server)
+    say(reported.describe() if reported else f"{server.why} The file is written without it.")
+    return _Named(text, served_model(server, tokenizer, base), server)
 
 
 def _judge(
@@ -205,7 +206,7 @@ def _judge(
 ) -> _Named:
     if names_function(text):
         return _Named(text, function_model(text, base))
-    if text == writes.text and text != _DEMO and tokenizer is None:
+    if text == writes.text and text != DEMO and tokenizer is None:
         return writes
     return _named("verifier", text, tokenizer, base, ask)
 
@@ -246,31 +247,31 @@ def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
         )
 
 
-def _with_gpu(machine: Machine, given: str | None) -> Machine:
+def _with_gpu(machine: Machine, name: str | None) -> Machine:
     """The machine that the file is for: with the GPUs that are here, or of a kind that is named."""
-    if given is None and machine.gpu is None:
+    if name is None and machine.gpu is None:
         raise ConfigError("--gpu is missing.", hint=f"The kind of GPU: {', '.join(GPUS)}.")
-    kind = given.lower() if given else machine.gpu
+    kind = name.lower() if name else machine.gpu
     if kind == machine.gpu:
         return machine
-    for known in GPUS:
-        if known == kind:
-            return replace(machine, gpu=known, gpus=0)  # there are none of them here
+    for gpu in GPUS:
+        if gpu == kind:
+            return replace(machine, gpu=gpu, gpus=0)  # there are none of them here
     raise ConfigError(
-        f"{given!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
-        hint=did_you_mean(given or "", list(GPUS)),
+        f"{name!r:.100} is no kind of GPU that tts knows: {', '.join(GPUS)}.",
+        hint=did_you_mean(name or "", list(GPUS)),
     )
 
 
-def _format(given: str | None, judges: _Named) -> str | None:
-    if given is not None and given not in FORMATS:
+def _format(name: str | None, judges: _Named) -> str | None:
+    if name is not None and name not in FORMATS:
         raise ConfigError(
-            f"There is no verifier format {given!r:.100}; there are {', '.join(FORMATS)}.",
-            hint=did_you_mean(given, list(FORMATS)),
+            f"There is no verifier format {name!r:.100}; there are {', '.join(FORMATS)}.",
+            hint=did_you_mean(name, list(FORMATS)),
         )
-    if given and judges.is_compiled and (why := FORMATS[given].not_compiled):
+    if name and judges.is_compiled and (why := FORMATS[name].not_compiled):
         raise ConfigError(f"{why[0].upper()}{why[1:]}.")
-    return given
+    return name
 
 
 def _choices(file: Path, target: Target, writes: _Named, judges: _Named) -> Choices:
@@ -291,8 +292,8 @@ def _name(file: Path) -> str:
 def _machine_line(machine: Machine) -> str:
     cores = "1 core" if machine.cores == 1 else f"{machine.cores} cores"
     memory = f"{gib(machine.memory)} of memory" if machine.memory else "memory unknown"
-    counted = "1 GPU" if machine.gpus == 1 else f"{machine.gpus} GPUs"
-    gpus = f"{counted} ({machine.gpu})" if machine.gpu else _no_gpu(machine)
+    count = "1 GPU" if machine.gpus == 1 else f"{machine.gpus} GPUs"
+    gpus = f"{count} ({machine.gpu})" if machine.gpu else _no_gpu(machine)
     return f"This machine: {cores}, {memory}, {gpus}."
 
 
@@ -322,25 +323,25 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 def _print_end(file: Path, choices: Choices) -> None:
     """The file that was written, and the next steps, as commands that can be pasted."""
-    named = shlex.quote(str(file))
+    quoted = shlex.quote(str(file))
     itself = choices.verifier == choices.generator
     scores = "itself" if itself else choices.verifier.name
     lines = [f"Written: {file}", f"  {choices.generator.name} with {scores}, {choices.target}"]
     if downloads := _downloads(file, choices):
         lines += ["Download first:", *(f"  {command}" for command in downloads)]
-    lines += ["Next:", *(f"  {command}" for command in _next(named, choices))]
+    lines += ["Next:", *(f"  {command}" for command in _next(quoted, choices))]
     out, _ = consoles()
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
 
 
-def _next(named: str, choices: Choices) -> list[str]:
+def _next(file: str, choices: Choices) -> list[str]:
     """The two commands that come next."""
     if choices.target == "openai":
-        return [f"tts doctor {named}", f'tts solve {named} "QUESTION"']
+        return [f"tts doctor {file}", f'tts solve {file} "QUESTION"']
     if choices.is_started:
-        return [f"tts plan {named}", f'tts solve {named} "QUESTION"']
-    return [f"tts lint {named}", f"tts build-engines {named}"]
+        return [f"tts plan {file}", f'tts solve {file} "QUESTION"']
+    return [f"tts lint {file}", f"tts build-engines {file}"]
 
 
 def _downloads(file: Path, choices: Choices) -> list[str]:

@@ -64,10 +64,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, str | PurePath):
         return str(value)
     if is_dataclass(value):
-        shown = (each.name for each in fields(value) if each.metadata.get("json", True))
-        return {name: plain(getattr(value, name)) for name in shown}
-    if names := getattr(value, "__struct_fields__", None):
+        names = (each.name for each in fields(value) if each.metadata.get("json", True))
         return {name: plain(getattr(value, name)) for name in names}
+    if struct_fields := getattr(value, "__struct_fields__", None):
+        return {name: plain(getattr(value, name)) for name in struct_fields}
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

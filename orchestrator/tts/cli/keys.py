@@ -77,9 +77,9 @@ def create(
         tokens_per_month,
     )
     ends = None if expires is None else _end(expires, time.time())
-    key, made = _store().create(name, limits, expires=ends, models=tuple(model or ()))
+    key, record = _store().create(name, limits, expires=ends, models=tuple(model or ()))
     typer.echo(key)
-    say(f"Key {made.id} ({name}). It is not kept and cannot be shown again: store it now.")
+    say(f"Key {record.id} ({name}). It is not kept and cannot be shown again: store it now.")
     say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
 
 
@@ -92,10 +92,10 @@ def list_keys(as_json: JsonOption = False) -> None:
     if not keys:
         say("There are no keys yet: tts gateway keys create NAME")
         return
-    shown = table("id", "name", "created", "limits", "models", "state")
+    listed = table("id", "name", "created", "limits", "models", "state")
     for key in keys:
-        shown.add_row(*_row(key))
-    consoles()[0].print(Sheet(shown, keys=2))
+        listed.add_row(*_row(key))
+    consoles()[0].print(Sheet(listed, keys=2))
 
 
 def revoke(
@@ -141,8 +141,8 @@ def _by(user: str | None) -> str:
 
 def _end(when: str, now: float) -> float:
     """The Unix time that `30d`, `12h` or a day (to its end, UTC) names; raises BadParameter."""
-    if found := re.fullmatch(r"([1-9][0-9]{0,4})([dh])", when):
-        return now + int(found[1]) * {"d": 86_400, "h": 3_600}[found[2]]
+    if match := re.fullmatch(r"([1-9][0-9]{0,4})([dh])", when):
+        return now + int(match[1]) * {"d": 86_400, "h": 3_600}[match[2]]
     try:
         day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:

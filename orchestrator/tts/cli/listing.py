@@ -48,7 +48,7 @@ class ListedStrategy:
     name: str
     about: str
     parameters: dict[str, Any]
-    """Those that can be set, with their defaults."""
+    """Parameters that can be set, with their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +137,11 @@ def _datasets() -> list[ListedDataset]:
         *(
             ListedDataset(
                 name=name,
-                problems=known.problems,
+                problems=dataset.problems,
                 here=is_there(cached_file(name)),
-                about=f"{known.title}.",
+                about=f"{dataset.title}.",
             )
-            for name, known in KNOWN.items()
+            for name, dataset in KNOWN.items()
         ),
         ListedDataset(
             name="OWNER/NAME",
@@ -160,12 +160,12 @@ def _datasets() -> list[ListedDataset]:
 
 def _print(listed: Sequence[Listed]) -> None:
     rows = [asdict(each) for each in listed]
-    shown = table(*rows[0])
-    for column in shown.columns[1:]:
+    listing = table(*rows[0])
+    for column in listing.columns[1:]:
         column.no_wrap = False  # sentences, or many parameters
     for row in rows:
-        shown.add_row(*(escape(_shown(value)) for value in row.values()))
-    consoles()[0].print(shown)
+        listing.add_row(*(escape(_shown(value)) for value in row.values()))
+    consoles()[0].print(listing)
 
 
 def _shown(value: Any) -> str:

@@ -72,14 +72,14 @@ JsonOption = Annotated[
 _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 
-def usable(given: _Paths) -> _Paths:
+def usable(value: _Paths) -> _Paths:
     """The callback of options that take paths: refuses one that no file can have."""
-    for path in given if isinstance(given, list) else [given]:
+    for path in value if isinstance(value, list) else [value]:
         try:
             require_path(str(path or ""))
         except Unreadable as error:
             raise typer.BadParameter(f"{str(path)!r:.100}: {error}") from error
-    return given
+    return value
 
 
 def given_options(context: typer.Context) -> set[str]:

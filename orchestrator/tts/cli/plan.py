@@ -58,21 +58,23 @@ def plan(
         _plan_host(out, spec, write=write, as_json=as_json)
         return
     planned = plan_memory(spec)
-    given = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
-    wanted = {role: engine.tokens for role, engine in planned.engines.items()}
+    pools = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
+    planned_pools = {role: engine.tokens for role, engine in planned.engines.items()}
     if not as_json:
         print_memory_plan(out, planned)
         print_headroom(out, planned)
-        print_pools(out, planned, given, wanted)
-    file = deployment_file(deployment) if write and given != wanted else None
+        print_pools(out, planned, pools, planned_pools)
+    file = deployment_file(deployment) if write and pools != planned_pools else None
     if file:
-        write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})
+        write_values(
+            file, {(role, "kv_cache", "tokens"): tokens for role, tokens in planned_pools.items()}
+        )
     if as_json:
-        written = str(file) if file else None
-        print_json(plan_document(spec, on_gpus=gpu_memory(planned, given), written=written))
+        changed = str(file) if file else None
+        print_json(plan_document(spec, on_gpus=gpu_memory(planned, pools), written=changed))
     elif file:
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
-    elif given != wanted:
+    elif pools != planned_pools:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
 
 

@@ -52,9 +52,9 @@ class TableFormat(StrEnum):
     csv = "csv"
 
 
-def _run(told: str) -> Any:
+def _run(text: str) -> Any:
     """The argument that names runs by their folders, with its help."""
-    return typer.Argument(callback=usable, metavar="RUN", autocompletion=run_folders, help=told)
+    return typer.Argument(callback=usable, metavar="RUN", autocompletion=run_folders, help=text)
 
 
 def report(
@@ -102,27 +102,27 @@ def report(
         if against:
             raise typer.BadParameter("goes without --baseline", param_hint="--follow")
         open_page = _follow(runs, open_page)
-    named = [*runs, *([against.folder] if against else [])]
-    if len(set(map(Path.resolve, named))) < len(named):
+    folders = [*runs, *([against.folder] if against else [])]
+    if len(set(map(Path.resolve, folders))) < len(folders):
         raise typer.BadParameter("a run is named twice", param_hint="RUN...")
     study: Report | None = None
-    found = Comparison()
+    comparison = Comparison()
     if len(runs) == 1 and is_study(runs[0]):
         if against:
             raise typer.BadParameter("a study has its own", param_hint="--baseline")
         finished = finished_study(runs[0])
         study = study_report(finished, measure(finished))
     else:
-        found = compare(runs, against)
+        comparison = compare(runs, against)
     page: Path | None = None
     figures: list[Path] = []
     try:
-        shown = study or report_on(found)
+        output = study or report_on(comparison)
         if formats:
-            folder = shown.file.with_name("figures")
-            figures = write_figures(shown.tables, folder, [kind.value for kind in formats])
+            folder = output.file.with_name("figures")
+            figures = write_figures(output.tables, folder, [kind.value for kind in formats])
             say(f"{len(figures)} files in {folder}")
-        page = shown.write()
+        page = output.write()
         say(f"page: {page}")
     except RunError as error:
         if formats or open_page:
@@ -131,14 +131,14 @@ def report(
     if study and not as_json:
         print_advice(consoles()[0], study)
     elif not as_json:
-        print_report(found)
+        print_report(comparison)
     if as_json:
         print_json(
             ReportDocument(
-                rows=found.rows,
-                unfinished=found.unfinished,
-                settings=found.settings,
-                pairs=found.pairs,
+                rows=comparison.rows,
+                unfinished=comparison.unfinished,
+                settings=comparison.settings,
+                pairs=comparison.pairs,
                 advice=list(study.advice) if study else [],
                 page=str(page) if page else None,
                 figures=list(map(str, figures)),
@@ -160,12 +160,12 @@ def _follow(runs: list[Path], open_page: bool) -> bool:
     """Keep the page of a run up to date until the run ends; whether it is still to be opened."""
     if len(runs) != 1:
         raise typer.BadParameter("goes with one run", param_hint="--follow")
-    said = ""
+    last_line = ""
     for page in follow(runs[0]):
         line = f"page: {page}" if isinstance(page, Path) else f"No page yet: {page}"
-        if line != said:
+        if line != last_line:
             say(line)
-        said = line
+        last_line = line
         if open_page and isinstance(page, Path):
             typer.launch(page.resolve().as_uri())
             open_page = False
@@ -186,11 +186,11 @@ def list_recorded(
 ) -> None:
     """List the runs that were recorded, newest first."""
     where = folder or paths.runs_dir()
-    found = list_runs(where) if folder or is_there(where) else []
+    recorded = list_runs(where) if folder or is_there(where) else []
     if as_json:
-        print_json(found)
-    elif found:
-        consoles()[0].print(listed_table(found))
+        print_json(recorded)
+    elif recorded:
+        consoles()[0].print(listed_table(recorded))
     else:
         say(f"There are no runs in {where} yet: tts bench DEPLOYMENT records one.")
 
@@ -240,9 +240,9 @@ def export(
     A finished run has both tables in its folder: answers.jsonl and answers.csv.
     """
     _spare(run, to)
-    named = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
+    usual = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
     answers = answers_of(Run.load(run))
-    table = as_table(answers, kind or named)
+    table = as_table(answers, kind or usual)
     if to is None:
         typer.echo(table, nl=False)
         return

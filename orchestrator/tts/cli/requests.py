@@ -117,12 +117,12 @@ def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> Render
     filled = [
         any(row[place] != "-" for row in rows) for place in range(len(words + tokens + times))
     ]
-    shown = table(
+    sheet = table(
         *compress(words, filled), right=list(compress(tokens + times, filled[len(words) :]))
     )
     for row in rows:
-        shown.add_row(*compress(row, filled))
-    return Sheet(shown, keys=2)
+        sheet.add_row(*compress(row, filled))
+    return Sheet(sheet, keys=2)
 
 
 def _row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:

@@ -249,10 +249,10 @@ def bench(
     servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
-    if resume is not None and (asked := sorted(_of_new_runs(context, strategy or []))):
+    if resume is not None and (refused := sorted(_of_new_runs(context, strategy or []))):
         raise typer.BadParameter(
             "a run goes on as it was asked for; leave this out, or start a new run",
-            param_hint=", ".join(f"--{name.replace('_', '-')}" for name in asked),
+            param_hint=", ".join(f"--{name.replace('_', '-')}" for name in refused),
         )
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
@@ -300,11 +300,11 @@ def bench(
             else:
                 run = run_on_ray if ray else run_bench
                 folder = run(config, out, observer, endpoints=servers)
-    found = compare([folder])
+    comparison = compare([folder])
     if as_json:
-        _print_document(found, folder)
+        _print_document(comparison, folder)
     else:
-        print_report(found)
+        print_report(comparison)
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
@@ -350,13 +350,13 @@ def solve(
 
     Of a file every problem is solved, as by tts bench --dataset; answers are not needed in it.
     """
-    *named, question = words
+    *names, question = words
     is_file = _is_file_of_problems(question)
-    if len(named) + (deployment is not None) > 1:
+    if len(names) + (deployment is not None) > 1:
         raise typer.BadParameter(
             "give one deployment and one question, in quotes", param_hint="QUESTION"
         )
-    source = deployment or (named[0] if named else default_deployment())
+    source = deployment or (names[0] if names else default_deployment())
     config = RunConfig(
         deployment_source=source,
         dataset=question if is_file else PROBLEMS,
@@ -373,11 +373,11 @@ def solve(
     if is_file:
         with Bars() as observer:
             folder = run_bench(config, out, observer, endpoints=servers)
-        found = compare([folder])
+        comparison = compare([folder])
         if as_json:
-            _print_document(found, folder)
+            _print_document(comparison, folder)
         else:
-            print_answers(found.rows[0].answers)
+            print_answers(comparison.rows[0].answers)
         say(f"the answers as tables: {folder}/answers.csv, answers.jsonl")
         return
     with LiveTree(question) as tree:
@@ -391,14 +391,16 @@ def solve(
 
 def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
     """The given options of `tts bench` that a run which goes on does not take."""
-    taken = {"resume", "repair", "deployment", "verifier", "endpoints", "server", "as_json"}
+    accepted = {"resume", "repair", "deployment", "verifier", "endpoints", "server", "as_json"}
     if all(map(names_function, strategies)):
-        taken.add("strategy")
-    return given_options(context) - taken
+        accepted.add("strategy")
+    return given_options(context) - accepted
 
 
-def _print_document(found: Comparison, folder: Path) -> None:
-    print_json(BenchDocument(rows=found.rows, unfinished=found.unfinished, folder=str(folder)))
+def _print_document(comparison: Comparison, folder: Path) -> None:
+    print_json(
+        BenchDocument(rows=comparison.rows, unfinished=comparison.unfinished, folder=str(folder))
+    )
 
 
 def _is_file_of_problems(text: str) -> bool:
@@ -455,13 +457,15 @@ def given_sources(
     Further strategies have the roles strategy-2, strategy-3 and so on.
     """
     own = filter(names_function, strategies)
-    named = {f"strategy-{n}" if n > 1 else "strategy": each for n, each in enumerate(own, start=1)}
+    functions = {
+        f"strategy-{n}" if n > 1 else "strategy": each for n, each in enumerate(own, start=1)
+    }
     if verifier is not None:
-        named["verifier"] = verifier
-    found = {role: source_of(text) for role, text in named.items()}
+        functions["verifier"] = verifier
+    sources = {role: source_of(text) for role, text in functions.items()}
     if verifier is not None or deployment is None:
-        return found
-    return found | sources_of(load_deployment(deployment))
+        return sources
+    return sources | sources_of(load_deployment(deployment))
 
 
 def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

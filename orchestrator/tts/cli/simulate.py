@@ -169,7 +169,7 @@ def simulate(
         traces, replay = replay, None
     if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
-    wanted = SimulationOptions(
+    options = SimulationOptions(
         gpu,
         gpus,
         sharing or "time-sliced",
@@ -186,7 +186,7 @@ def simulate(
         replicas,
         critique_tokens,
     )
-    name, scenario = scenario_of(wanted, given_options(context))
+    name, scenario = scenario_of(options, given_options(context))
     outcomes = []
     for schedule in [each.value for each in schedules or _Schedule]:
         outcomes.append(simulate_schedule(scenario, schedule))
@@ -250,13 +250,13 @@ def print_best_placements(
             hint="More GPUs (--gpus), a larger tensorrt.gpu or a smaller precision.",
         )
 
-    def told(run: PlacedRun) -> None:
+    def report_placed(run: PlacedRun) -> None:
         say(
             f"{run.concurrency} at a time, {run.placement.text}: {run.problems_per_min:,.0f} "
             "problems per minute, simulated"
         )
 
-    runs = simulate_placements(candidates, concurrencies, n, told)
+    runs = simulate_placements(candidates, concurrencies, n, report_placed)
     if as_json:
         print_json(
             PlacementsDocument(

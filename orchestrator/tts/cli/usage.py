@@ -59,11 +59,11 @@ def usage(
         say(f"Nothing has been used since {first}.")
         return
     names = {key.id: key.name for key in KeyStore(database_file()).all()}
-    shown = table(*kinds, right=[name.replace("_", "\n") for name in COUNTS])
+    sheet = table(*kinds, right=[name.replace("_", "\n") for name in COUNTS])
     for row in rows:
         cells = [_shown(kind, getattr(row, kind), names) for kind in kinds]
-        shown.add_row(*cells, *(f"{getattr(row, count):,}" for count in COUNTS))
-    consoles()[0].print(Sheet(shown, keys=len(kinds)))
+        sheet.add_row(*cells, *(f"{getattr(row, count):,}" for count in COUNTS))
+    consoles()[0].print(Sheet(sheet, keys=len(kinds)))
 
 
 def _shown(kind: str, value: str, names: dict[str, str]) -> str:

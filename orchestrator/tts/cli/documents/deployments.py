@@ -88,7 +88,7 @@ class GpuMemory:
     headroom_bytes: int
     """Memory that a GPU may have in use beyond the plan before a pool gets smaller than planned."""
     excess_bytes: dict[int, int]
-    """By GPU, what the pools in the file lack."""
+    """What the pools in the file lack, by GPU."""
     judged_by: str | None
     """What the verifier judges with; null where it is not planned."""
 
@@ -141,7 +141,7 @@ class PlanDocument:
     target: str | None
     """null where no engine is compiled or started here."""
     gpu_memory: GpuMemory | None
-    """Of compiled or started engines on GPUs."""
+    """Memory of compiled or started engines on GPUs."""
     host_memory: HostMemory | None
     """On target openvino only."""
     remotes: dict[Role, list[str]]

@@ -17,5 +17,5 @@ class LoggedRequest(ServedRequest, kw_only=True):
     @classmethod
     def of(cls, record: ServedRequest) -> LoggedRequest:
         """A request with values derived from its times."""
-        known = {name: getattr(record, name) for name in ServedRequest.__struct_fields__}
-        return cls(**known, gateway_latency_s=record.own_latency_s())
+        values = {name: getattr(record, name) for name in ServedRequest.__struct_fields__}
+        return cls(**values, gateway_latency_s=record.own_latency_s())

@@ -21,9 +21,9 @@ class SolveDocument:
     """The run's folder."""
     question: str
     answer: str | None
-    """By the strategy's own rule; null if no completion has an answer."""
+    """The answer by the strategy's own rule; null if no completion has an answer."""
     vote: str
-    """That rule."""
+    """The rule by which `answer` is chosen."""
     answers: dict[str, str | None]
     """The answer by each rule: best, weighted, majority."""
     limit: Limit | None
@@ -57,7 +57,7 @@ class RunsDocument:
     rows: list[Row]
     """A row for each strategy: several may share a run under different votes."""
     unfinished: dict[str, list[str]]
-    """By the folder of a comparison, the strategies whose runs have not finished."""
+    """The strategies whose runs have not finished, by the folder of their comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,12 +35,10 @@ from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
+from tts.checks.model_pair import is_named_generator, is_named_verifier, trained_format
+from tts.endpoints.openai.capabilities import Capabilities
+from tts.endpoints.openai.server import OpenAIServer
 from tts.serving.command.tritonserver import find_tritonserver
-
-from .model_pair import is_named_generator, is_named_verifier, trained_format
-
-if TYPE_CHECKING:
-    from tts.endpoints.openai.capabilities import Capabilities
 
 _BY_HEAD: Mapping[HeadKind, str] = {
     "classification": "qwen2.5-math-prm",
@@ -58,8 +55,8 @@ _INSTRUCT = re.compile(r"instruct|chat|(?<![a-z])it(?![a-z])", re.IGNORECASE)
 def this_machine() -> Machine:
     """Cores, memory and GPUs of this machine, as far as a file depends on them."""
     limit = memory_limit()
-    found = gpus()
-    kinds = [kind_of(gpu.name, gpu.total) for gpu in found]
+    devices = gpus()
+    kinds = [kind_of(gpu.name, gpu.total) for gpu in devices]
     try:
         triton = bool(find_tritonserver())
     except TtsError:
@@ -71,7 +68,7 @@ def this_machine() -> Machine:
         triton=triton,
         gpu=kinds[0] if kinds else None,
         gpus=kinds.count(kinds[0]) if kinds else 0,
-        gpu_name=found[0].name if found else "",
+        gpu_name=devices[0].name if devices else "",
     )
 
 
@@ -82,10 +79,10 @@ def is_url(text: str) -> bool:
 
 @dataclass(frozen=True)
 class NamedServer:
-    """A server that was named, and what it said of itself."""
+    """The server of a model, and its answer."""
 
     url: str
-    said: Capabilities | None
+    capabilities: Capabilities | None
     """None: it did not answer."""
     why: str = ""
     """Why it did not."""
@@ -95,7 +92,7 @@ class NamedServer:
     @property
     def tokenizer(self) -> str | None:
         """Where its model's tokenizer is, if the model's name at the server says it."""
-        name = self.said.model if self.said else ""
+        name = self.capabilities.model if self.capabilities else ""
         here = is_file(Path(name) / "tokenizer.json") and Path(name).is_absolute()
         return name if here or names_repository(name) else None
 
@@ -105,8 +102,6 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
 
     `api_key_env` is the environment variable that holds its key.
     """
-    from tts.endpoints.openai.server import OpenAIServer
-
     key = api_key_env and key_in(api_key_env, "--api-key-env")
 
     try:
@@ -147,61 +142,59 @@ def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel
             hint="Name the folder of the model's tokenizer.json, or OWNER/NAME on the Hugging Face "
             "hub.",
         )
-    context = server.said.context if server.said else None
+    context = server.capabilities.context if server.capabilities else None
     return ServedModel(server.url, tokenizer, context, api_key_env=server.api_key_env)
 
 
 def compiled_model(
-    named: str, role: Role, base: Path, tokenizer: str | None = None
+    name: str, role: Role, base: Path, tokenizer: str | None = None
 ) -> CompiledModel:
     """The model of a checkpoint folder, a GGUF file or a name of the hub, for a file in `base`.
 
     `tokenizer`, of a GGUF file, is a folder or OWNER/NAME of the hub. Raises ConfigError if there
     is none, CheckpointError for one that cannot be used.
     """
-    _require_path(named)
-    path = Path(named).expanduser()
-    if named == DEMO and not is_there(path):
+    _require_path(name)
+    path = Path(name).expanduser()
+    if name == DEMO and not is_there(path):
         path = paths.deployments_dir().parent / "checkpoints" / f"demo-{role}"
-        named = str(path)
+        name = str(path)
     if path.suffix.lower() == GGUF and is_file(path):
         if tokenizer is None:
             raise ConfigError(
-                f"--{role}-tokenizer is missing: {named} is a GGUF file.",
+                f"--{role}-tokenizer is missing: {name} is a GGUF file.",
                 hint="Name the folder of the original model's tokenizer.json, or its OWNER/NAME.",
             )
         on_hub = not is_there(Path(tokenizer).expanduser())
         original = _compiled("", Path(tokenizer).expanduser())
         where = tokenizer if on_hub else _from(base, tokenizer)
-        return CompiledModel(
-            _from(base, named), path.resolve(), original.positions, tokenizer=where
-        )
+        return CompiledModel(_from(base, name), path.resolve(), original.positions, tokenizer=where)
     if is_there(path):
-        return _compiled(_from(base, named), path.resolve())
-    if _may_be_on_hub(named):
-        written = f"checkpoints/{named.rpartition('/')[2]}"
-        return _compiled(written, base.resolve() / written, named)
-    if known := known_model(path):
-        return _compiled(_from(base, named), path.absolute(), known.source.removeprefix(_HUB))
+        return _compiled(_from(base, name), path.resolve())
+    if _may_be_on_hub(name):
+        place = f"checkpoints/{name.rpartition('/')[2]}"
+        return _compiled(place, base.resolve() / place, name)
+    if model := known_model(path):
+        return _compiled(_from(base, name), path.absolute(), model.source.removeprefix(_HUB))
     raise ConfigError(
-        f"There is no checkpoint {named!r:.300}.",
+        f"There is no checkpoint {name!r:.300}.",
         hint="Name a checkpoint folder, OWNER/NAME on the Hugging Face hub, or the "
         "URL of a server that runs already.",
     )
 
 
-def function_model(named: str, base: Path) -> FunctionModel:
+def function_model(name: str, base: Path) -> FunctionModel:
     """The verifier of a function FILE.py:NAME, for a file in the folder `base`."""
-    _require_path(named)
-    file, _, name = named.rpartition(":")
-    return FunctionModel(f"{_from(base, file)}:{name}")
+    _require_path(name)
+    file, _, function = name.rpartition(":")
+    return FunctionModel(f"{_from(base, file)}:{function}")
 
 
-def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel:
+def _compiled(place: str, folder: Path, repository: str = "") -> CompiledModel:
     here = is_there(folder)
     shape = shape_of(folder) if here or known_model(folder) else None
     return CompiledModel(
-        written,
+        place,
         folder,
         shape.max_position_embeddings if shape else None,
         "" if here else repository,
@@ -209,40 +202,40 @@ def _compiled(written: str, folder: Path, repository: str = "") -> CompiledModel
     )
 
 
-def _from(base: Path, named: str) -> str:
+def _from(base: Path, name: str) -> str:
     """A path as a file in the folder `base` is to give it: absolute ones stay so."""
-    path = Path(named).expanduser()
+    path = Path(name).expanduser()
     return str(path) if path.is_absolute() else os.path.relpath(path.resolve(), base.resolve())
 
 
-def _may_be_on_hub(named: str) -> bool:
-    return names_repository(named) and not is_there(Path(named.partition("/")[0]))
+def _may_be_on_hub(name: str) -> bool:
+    return names_repository(name) and not is_there(Path(name.partition("/")[0]))
 
 
-def _require_path(named: str) -> None:
+def _require_path(name: str) -> None:
     try:
-        require_path(named)
+        require_path(name)
     except Unreadable as error:
-        raise ConfigError(f"{named!r:.100}: {error}.") from error
+        raise ConfigError(f"{name!r:.100}: {error}.") from error
 
 
 def with_format(
-    choices: Choices, base: Path, given: str | None = None, said: Capabilities | None = None
+    choices: Choices, base: Path, form: str | None = None, capabilities: Capabilities | None = None
 ) -> Choices:
     """The choices with the format of the verifier, as far as anything tells it.
 
-    `given` is the user's choice, `said` what the verifier's server said of itself.
+    `form` is the user's choice, `capabilities` are those of the verifier's server.
     """
     verifier = choices.verifier
     if isinstance(verifier, FunctionModel):
         return choices
-    formats = [(given, "")] if given else list(_formats(choices, verifier, said))
-    asked = [
-        replace(choices, format=form, why_format=why, prompt=_prompt_of(form))
-        for form, why in formats
+    formats = [(form, "")] if form else list(_formats(choices, verifier, capabilities))
+    drafts = [
+        replace(choices, format=name, why_format=why, prompt=_prompt_of(name))
+        for name, why in formats
     ]
-    can_be = (each for each in asked if _can_be_asked(verifier, each.format, each.prompt, base))
-    return next(can_be, asked[0])
+    fitting = (each for each in drafts if _can_be_asked(verifier, each.format, each.prompt, base))
+    return next(fitting, drafts[0])
 
 
 def _prompt_of(form: str) -> str:
@@ -260,14 +253,15 @@ def with_system_prompt(choices: Choices) -> Choices:
 
 
 def _formats(
-    choices: Choices, verifier: Model, said: Capabilities | None
+    choices: Choices, verifier: Model, capabilities: Capabilities | None
 ) -> Iterator[tuple[str, str]]:
     """Formats that may be the verifier's, the likeliest first, and why."""
-    named = Path(verifier.name)
-    likelihood = isinstance(verifier, ServedModel) and (said is None or said.prompt_log_probs)
-    if trained := trained_format(named):
+    name = Path(verifier.name)
+    reads_prompts = capabilities is None or capabilities.prompt_log_probs
+    likelihood = isinstance(verifier, ServedModel) and reads_prompts
+    if trained := trained_format(name):
         yield trained, f"{verifier.name} was trained with it."
-    if (head := _head(verifier, said)) != "labels":
+    if (head := _head(verifier, capabilities)) != "labels":
         guess = "The checkpoint has a head of its own and does not say its format: check it."
         if isinstance(verifier, CompiledModel) and verifier.scores == "answers":
             yield "chat", guess
@@ -277,8 +271,8 @@ def _formats(
     if own and likelihood:
         yield "likelihood", "The generator itself: a larger model of its family judges better."
     if own or (
-        (is_named_generator(named) or _INSTRUCT.search(verifier.name))
-        and not (is_named_verifier(named))
+        (is_named_generator(name) or _INSTRUCT.search(verifier.name))
+        and not is_named_verifier(name)
     ):
         yield "prompted", "It was not trained to judge, so it is asked in words."
         if likelihood:
@@ -293,10 +287,11 @@ def _formats(
     )
 
 
-def _head(verifier: Model, said: Capabilities | None) -> HeadKind:
+def _head(verifier: Model, reported: Capabilities | None) -> HeadKind:
     if isinstance(verifier, CompiledModel):
         return verifier.head
-    return "classification" if said and said.pooling and not said.generates else "labels"
+    only_pools = reported and reported.pooling and not reported.generates
+    return "classification" if only_pools else "labels"
 
 
 def _can_be_asked(verifier: Model, form: str, prompt: str, base: Path) -> bool:
@@ -307,14 +302,14 @@ def _can_be_asked(verifier: Model, form: str, prompt: str, base: Path) -> bool:
     if not is_file(folder / "tokenizer.json"):
         return True
     facts = FORMATS[form]
-    asked = {"format": form, **({"prompt": prompt} if facts.needs == "prompt" else {})}
+    fields = {"format": form, **({"prompt": prompt} if facts.needs == "prompt" else {})}
     spec = RemoteVerifier.model_validate(
         {
             "url": "http://localhost",
             "tokenizer": folder,
             "max_seq_len": 1,
             "in_flight_requests" if facts.writes else "in_flight_tokens": 1,
-            **asked,
+            **fields,
         }
     )
     try:
