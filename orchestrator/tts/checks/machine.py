@@ -64,9 +64,9 @@ def _compiled() -> list[Observation]:
 def _to_start() -> Observation:
     """The programs of engines that can be started here."""
     programs = {engine.target: shutil.which(engine.program[0]) for engine in ENGINES.values()}
-    seen = [f"{target} at {program}" for target, program in programs.items() if program]
-    if seen:
-        return Observation("engines to start", "ok", ", ".join(seen))
+    places = [f"{target} at {program}" for target, program in programs.items() if program]
+    if places:
+        return Observation("engines to start", "ok", ", ".join(places))
     advice = (
         f"They are named by `executable` or `container`, or installed: {ENGINES['vllm'].install}"
     )
@@ -84,22 +84,21 @@ def _cpu() -> Observation:
     fast = [flag for flag in ("avx2", "avx512f", BF16_FLAG, "amx_bf16") if flag in cpu_flags()]
     cores, all_cores = usable_cores(), os.cpu_count() or 1
     there = f"{cores} cores" if cores == all_cores else f"{cores} of {all_cores} cores"
-    found = f"{there}, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
+    facts = f"{there}, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return Observation(
-            "CPU", "note", found, f"The bundled Triton is for Linux x86_64 only; {WITHOUT}."
-        )
+        advice = f"The bundled Triton is for Linux x86_64 only; {WITHOUT}."
+        return Observation("CPU", "note", facts, advice)
     if cores < 2:
-        return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")
-    return Observation("CPU", "ok", found)
+        return Observation("CPU", "note", facts, "Two engines on one core take turns: expect half.")
+    return Observation("CPU", "ok", facts)
 
 
 def _memory() -> Observation:
     free = psutil.virtual_memory().available
-    found = f"{free / 1024**3:.1f} GiB free"
+    memory = f"{free / 1024**3:.1f} GiB free"
     if free < MINIMUM_FREE_BYTES:
-        return Observation("memory", "note", found, "The demo needs about 2 GiB.")
-    return Observation("memory", "ok", found)
+        return Observation("memory", "note", memory, "The demo needs about 2 GiB.")
+    return Observation("memory", "ok", memory)
 
 
 def _sandbox() -> Observation:
@@ -114,11 +113,11 @@ def _sandbox() -> Observation:
 
 def _openvino() -> Observation:
     versions = {name: _version(name) for name in OPENVINO}
-    found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    packages = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if all(versions.values()):
         bf16 = "runs here" if BF16_FLAG in cpu_flags() else f"does not run here: no {BF16_FLAG}"
-        return Observation("CPU engine", "ok", f"{found}; precision bf16 {bf16}")
-    return Observation("CPU engine", "missing", found, how_to_install())
+        return Observation("CPU engine", "ok", f"{packages}; precision bf16 {bf16}")
+    return Observation("CPU engine", "missing", packages, how_to_install())
 
 
 def _tritonserver() -> Observation:
@@ -144,12 +143,12 @@ def _storage() -> Iterator[Observation]:
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(existing).free / 1024**3
-        found = f"{folder} ({free:.0f} GiB free)"
+        room = f"{folder} ({free:.0f} GiB free)"
         if not os.access(existing, os.W_OK):
             advice = "Set TTS_HOME to a folder that you may write to."
             yield Observation(what, "missing", f"{folder} is not writable", advice)
         else:
-            yield Observation(what, "ok" if free > 1 else "note", found)
+            yield Observation(what, "ok" if free > 1 else "note", room)
 
 
 def _bundled() -> Iterator[Observation]:
@@ -187,7 +186,7 @@ def _started(deployment: Deployment) -> Iterator[Observation]:
     """The programs of engines that are started, what runs of them, and where their logs are."""
     for service in started_services(deployment, deployment.started()):
         log = f"log: {service.log}" if service.log.exists() else "never started here"
-        found, advice = log, ""
+        status, advice = log, ""
         state: State = "ok"
         try:
             if isinstance(service, Engine):
@@ -195,21 +194,21 @@ def _started(deployment: Deployment) -> Iterator[Observation]:
                 program = find_program(service.role, spec)
                 version = installed_version(program, spec.target)
                 place = spec.container or f"{program}{f', version {version}' if version else ''}"
-                found = f"{place}; {found}"
+                status = f"{place}; {status}"
             if running := find_server(service):
-                found = f"{found}; runs: {running}"
+                status = f"{status}; runs: {running}"
         except TtsError as error:
-            found, advice = f"{error.message} {log}", error.hint or ""
+            status, advice = f"{error.message} {log}", error.hint or ""
             state = "missing"
-        yield Observation(service.title, state, found, advice)
+        yield Observation(service.title, state, status, advice)
 
 
 def _is_for_other_gpus(deployment: Deployment) -> bool:
     gpu = deployment.tensorrt.gpu if deployment.tensorrt else deployment.gpu
     if gpu is None:
         return False
-    wanted = contract.compute_capability(gpu)
-    return wanted not in {gpu.capability for gpu in _nvidia_gpus()}
+    capability = contract.compute_capability(gpu)
+    return capability not in {gpu.capability for gpu in _nvidia_gpus()}
 
 
 def _elsewhere(names: str) -> Observation:
@@ -231,14 +230,14 @@ def _engines(deployment: Deployment) -> Observation:
     others = "both engines run already"
     if deployment.started():
         others = "its engines are servers, which are started when they are needed"
-    found = f"built and current: {built}" if built else f"nothing to build: {others}"
-    return Observation(what, "ok", found)
+    status = f"built and current: {built}" if built else f"nothing to build: {others}"
+    return Observation(what, "ok", status)
 
 
 def _threads(deployment: Deployment) -> Observation:
     what = "threads"
     try:
-        found = threads_in_words(deployment)
+        threads = threads_in_words(deployment)
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
     stated = [engine.threads for engine in deployment.engines().values() if engine.threads]
@@ -247,25 +246,25 @@ def _threads(deployment: Deployment) -> Observation:
             "More threads than cores wait for each other. Leave generator.threads and "
             "verifier.threads out to have the cores divided."
         )
-        return Observation(what, "note", found, advice)
-    return Observation(what, "ok", found)
+        return Observation(what, "note", threads, advice)
+    return Observation(what, "ok", threads)
 
 
 def _gpus() -> Iterator[Observation]:
-    found_gpus = _nvidia_gpus()
-    if not found_gpus:
-        found = "none found: target tensorrt cannot be built or run here"
-        yield Observation("NVIDIA GPU", "note", found)
+    devices = _nvidia_gpus()
+    if not devices:
+        yield Observation(
+            "NVIDIA GPU", "note", "none found: target tensorrt cannot be built or run here"
+        )
         return
     described = [
-        f"{gpu.name}, {gpu.total >> 20} MiB, compute capability {gpu.capability}"
-        for gpu in found_gpus
+        f"{gpu.name}, {gpu.total >> 20} MiB, compute capability {gpu.capability}" for gpu in devices
     ]
     yield Observation("NVIDIA GPU", "ok", "; ".join(described))
-    have, wanted = found_gpus[0].driver, max(c.driver for c in contract.containers().values())
-    if int(have.partition(".")[0] or 0) < int(wanted.partition(".")[0]):
+    have, least = devices[0].driver, max(c.driver for c in contract.containers().values())
+    if int(have.partition(".")[0] or 0) < int(least.partition(".")[0]):
         advice = (
-            f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {wanted} or later, or a "
+            f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {least} or later, or a "
             "branch that CUDA's forward compatibility supports."
         )
         yield Observation("NVIDIA driver", "note", have, advice)

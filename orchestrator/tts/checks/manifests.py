@@ -53,13 +53,13 @@ def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
             if changes:
                 # something more than was rendered may be meant
                 lacking = any(line.startswith("-") for line in changes)
-                shown = [*changes[:MOST_LINES], *(["..."] if changes[MOST_LINES:] else [])]
-                what = "\n  ".join(["is not as rendered (-) but otherwise (+):", *shown])
+                shown_changes = [*changes[:MOST_LINES], *(["..."] if changes[MOST_LINES:] else [])]
+                what = "\n  ".join(["is not as rendered (-) but otherwise (+):", *shown_changes])
                 yield Finding(what, str(file), _WHY, fix, "error" if lacking else "warning")
 
 
-def _changes(expected: list[str], found: list[str]) -> list[str]:
-    return [line for line in ndiff(expected, found) if line[0] in "-+"]
+def _changes(expected: list[str], actual: list[str]) -> list[str]:
+    return [line for line in ndiff(expected, actual) if line[0] in "-+"]
 
 
 def _lines_of(file: Path) -> list[str]:

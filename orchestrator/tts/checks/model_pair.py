@@ -103,17 +103,18 @@ def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
     if isinstance(inputs.deployment.verifier, TextVerifier):
         return
-    written, read = inputs.deployment.generator.max_seq_len, inputs.deployment.verifier.max_seq_len
+    longest = inputs.deployment.generator.max_seq_len
+    limit = inputs.deployment.verifier.max_seq_len
     if inputs.deployment.verifier.reads_thinking == "none":
-        written -= inputs.deployment.generator.thinking.budget_tokens or 0
+        longest -= inputs.deployment.generator.thinking.budget_tokens or 0
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
-        written = min(written, inputs.roles["generator"].shape.max_position_embeddings)
-    if read < written:
+        longest = min(longest, inputs.roles["generator"].shape.max_position_embeddings)
+    if limit < longest:
         yield Finding(
-            f"is {read}, but the generator writes sequences of up to {written} tokens",
+            f"is {limit}, but the generator writes sequences of up to {longest} tokens",
             "verifier.max_seq_len",
             "the last steps of long solutions are not scored, and their beams end there",
-            f"Set verifier.max_seq_len to at least {written}, or lower generator.max_seq_len.",
+            f"Set verifier.max_seq_len to at least {longest}, or lower generator.max_seq_len.",
             "warning",
         )
 
@@ -184,22 +185,22 @@ def _step_tag(spec: VerifierRole) -> Iterator[Finding]:
 
 def is_named_verifier(checkpoint: Path) -> bool:
     """Whether a model is published as a verifier, or has the name of one."""
-    known = known_model(checkpoint)
-    return known.label_token_ids is not None if known else bool(_VERIFIER.search(checkpoint.name))
+    if model := known_model(checkpoint):
+        return model.label_token_ids is not None
+    return bool(_VERIFIER.search(checkpoint.name))
 
 
 def is_named_generator(checkpoint: Path) -> bool:
     """Whether a model is published as a generator, or has the name of one."""
-    known = known_model(checkpoint)
-    if known:
-        return known.label_token_ids is None
+    if model := known_model(checkpoint):
+        return model.label_token_ids is None
     name = checkpoint.name
     return bool(_GENERATOR.search(name)) and not _VERIFIER.search(name)
 
 
 def trained_format(checkpoint: Path) -> str | None:
     """The format that a published verifier was trained with, by the name of its publisher."""
-    known = known_model(checkpoint)
-    name = f"{known.source if known else ''} {checkpoint.name}".lower()
+    model = known_model(checkpoint)
+    name = f"{model.source if model else ''} {checkpoint.name}".lower()
     published = ((fmt, facts.published) for fmt, facts in FORMATS.items() if facts.published)
     return next((fmt for fmt, word in published if word in name), None)

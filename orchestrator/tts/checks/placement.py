@@ -99,8 +99,8 @@ def _devices(spec: EngineSpec) -> list[int]:
 
 def memory(inputs: Inputs) -> Iterator[Finding]:
     """Both engines and their KV pools within the memory of each GPU."""
-    known = len(list(inputs.with_shapes())) == len(inputs.engines)
-    if inputs.deployment.tensorrt is None or not known:
+    all_shapes = len(list(inputs.with_shapes())) == len(inputs.engines)
+    if inputs.deployment.tensorrt is None or not all_shapes:
         return
     # imported here: both bring the build for GPUs
     from tts.build.tensorrt.memory_plan import check_pools
@@ -118,8 +118,8 @@ def memory(inputs: Inputs) -> Iterator[Finding]:
 def machine_memory(inputs: Inputs) -> Iterator[Finding]:
     """Both engines of target openvino within this machine's memory, once their checkpoints are."""
     here = all(engine.is_here for engine in inputs.engines.values())
-    known = len(list(inputs.with_shapes())) == len(inputs.engines)
-    if inputs.deployment.target == "openvino" and known and here:
+    all_shapes = len(list(inputs.with_shapes())) == len(inputs.engines)
+    if inputs.deployment.target == "openvino" and all_shapes and here:
         why = "the kernel would end the server, or another process, in the middle of a run"
         try:
             require_memory(inputs.deployment, inputs)

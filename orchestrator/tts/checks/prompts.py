@@ -89,28 +89,28 @@ def prompt(inputs: Inputs) -> Iterator[Finding]:
         chat_prompt(tokenizer, chat := generator_chat(spec, PROBE))
         where = "generator.thinking"
         thinking_of(tokenizer, spec.thinking, chat)
-        used = len(chat_prompt(tokenizer, generator_chat(spec, "")))
+        length = len(chat_prompt(tokenizer, generator_chat(spec, "")))
     except CheckpointError as error:
         fix = "Take a checkpoint whose chat template can."
         yield refused(error, inputs.deployment, where, "no prompt can be made", fix)
         return
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
-    yield from _room("generator", used, what, spec.max_seq_len, fix)
+    yield from _room("generator", length, what, spec.max_seq_len, fix)
 
 
 def thinking(inputs: Inputs) -> Iterator[Finding]:
     """The marks of thinking are known of what seems to think: the generator, and a critic."""
     for role, model in inputs.roles.items():
         spec = model.role_spec
-        section, asked = f"{role}.thinking", inputs.deployment.generator.thinking
+        section, thinking_spec = f"{role}.thinking", inputs.deployment.generator.thinking
         if isinstance(spec, VerifierRole):
             if not spec.facts.writes:
                 continue
-            section, asked = f"{role}.critique.thinking", spec.critique.thinking
+            section, thinking_spec = f"{role}.critique.thinking", spec.critique.thinking
         with suppress(CheckpointError):  # `prompt` reports a template that fails
             tokenizer = tokenizer_of(model)
-            if tokenizer and (hints := unknown_thinking(tokenizer, asked)):
+            if tokenizer and (hints := unknown_thinking(tokenizer, thinking_spec)):
                 yield Finding(
                     f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
                     f"{role}.{spec.tokenizer_field}: chat template",
@@ -136,17 +136,17 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
         else "its files are of different models, and so may be the labels' ids"
     )
     fix = "Take the file from the checkpoint's publisher again, or set eos_token_id to"
-    named = tokenizer.special_ids("eos_token")
+    eos_ids = tokenizer.special_ids("eos_token")
     for file in EOS_FILES:
         ids = tokenizer.eos_ids_in(file)
         where = f"{tokenizer.checkpoint / file}: eos_token_id"
-        if ids and not set(named) <= set(ids):
+        if ids and not set(eos_ids) <= set(ids):
             yield Finding(
-                f"is {_list(ids)}, without {named[0]}, the tokenizer's eos_token "
+                f"is {_list(ids)}, without {eos_ids[0]}, the tokenizer's eos_token "
                 f"{tokenizer.special('eos_token')!r}",
                 where,
                 why,
-                f"{fix} {named[0]}.",
+                f"{fix} {eos_ids[0]}.",
                 "warning",
             )
         for token in ids:
@@ -162,10 +162,10 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
 
 def dialogue(inputs: Inputs) -> Iterator[Finding]:
     """What surrounds question and step leaves room for them in the verifier, and for a critique."""
-    if not (verifier := inputs.roles.get("verifier")) or not (used := empty_dialogue(verifier)):
+    if not (verifier := inputs.roles.get("verifier")) or not (length := empty_dialogue(verifier)):
         return
     spec, fix = verifier.role_spec, "Raise verifier.max_seq_len."
-    yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
+    yield from _room("verifier", length, "the dialogue", spec.max_seq_len, fix)
     assert isinstance(spec, VerifierRole)
     if unfilled := sorted({*_PLACE.findall(spec.prompt or "")} - {*PROMPT_PLACES}):
         yield Finding(
@@ -175,10 +175,10 @@ def dialogue(inputs: Inputs) -> Iterator[Finding]:
             f"The places are {', '.join(PROMPT_PLACES)}.",
             "warning",
         )
-    longest, left = spec.critique.max_tokens, spec.max_seq_len - used - QUESTION - STEP
-    if spec.facts.writes and longest > left:
+    longest, room = spec.critique.max_tokens, spec.max_seq_len - length - QUESTION - STEP
+    if spec.facts.writes and longest > room:
         yield Finding(
-            f"is {longest}, but behind the dialogue, a question and a step {max(left, 0)} of "
+            f"is {longest}, but behind the dialogue, a question and a step {max(room, 0)} of "
             f"{spec.max_seq_len} tokens are left",
             "verifier.critique.max_tokens",
             "a critique that is cut short has no verdict",
@@ -212,15 +212,15 @@ def stop_words(inputs: Inputs) -> Iterator[Finding]:
         )
 
 
-def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Finding]:
+def _room(role: Role, length: int, what: str, limit: int, fix: str) -> Iterator[Finding]:
     where = f"{role}.max_seq_len"
-    if used >= limit:
+    if length >= limit:
         why = "no question fits, so every problem is refused"
-        yield Finding(f"is {limit}, but {used} tokens go to {what} alone", where, why, fix)
-    elif used + QUESTION + STEP > limit:
+        yield Finding(f"is {limit}, but {length} tokens go to {what} alone", where, why, fix)
+    elif length + QUESTION + STEP > limit:
         yield Finding(
-            f"is {limit}; {used} tokens go to {what}, and {limit - used} are left for question and "
-            "steps",
+            f"is {limit}; {length} tokens go to {what}, and {limit - length} are left for question "
+            "and steps",
             where,
             f"a problem of MATH takes about {QUESTION} tokens, and each step {STEP}",
             fix,

@@ -36,9 +36,9 @@ def require_checkpoints(deployment: Deployment) -> None:
 
     missing = {}
     for engine in deployment.engines().values():
-        known = known_model(engine.checkpoint)
-        if known and not engine.checkpoint.is_dir():
-            missing[engine.checkpoint] = known.source.removeprefix("https://huggingface.co/")
+        published = known_model(engine.checkpoint)
+        if published and not engine.checkpoint.is_dir():
+            missing[engine.checkpoint] = published.source.removeprefix("https://huggingface.co/")
     if missing:
         folders = "\n".join(f"  {folder}" for folder in missing)
         downloads = "\n".join(

@@ -29,7 +29,7 @@ def last_start(deployment: Deployment) -> Iterator[Observation]:
             text = file.read(_LOG_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return
-    seen = read_start_log(text.splitlines())
+    lines = read_start_log(text.splitlines())
     specs = deployment.engines()
     # TensorRT-LLM rounds up to whole blocks
     pools = {
@@ -41,12 +41,12 @@ def last_start(deployment: Deployment) -> Iterator[Observation]:
         ("KV pools", pools, {"pool": "tokens"}),
         ("longest sequences", lengths, {"blocks": "length", "shortened": "length"}),
     ):
-        yield from _compared(f"{what} of the last start", planned, _numbers(seen, forms))
+        yield from _compared(f"{what} of the last start", planned, _numbers(lines, forms))
 
 
-def _numbers(seen: list[Seen], forms: dict[str, str]) -> list[int]:
+def _numbers(lines: list[Seen], forms: dict[str, str]) -> list[int]:
     """Each number of these forms once: no line says of which engine it is."""
-    numbers = [each.numbers[forms[each.form]] for each in seen if each.form in forms]
+    numbers = [each.numbers[forms[each.form]] for each in lines if each.form in forms]
     return list(dict.fromkeys(numbers))
 
 
@@ -57,5 +57,5 @@ def _compared(what: str, planned: Mapping[Role, int], logged: list[int]) -> Iter
     if set(logged) <= set(planned.values()):
         yield Observation(what, "ok", in_words)
         return
-    wanted = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())
-    yield Observation(what, "note", f"{in_words}, where the file has {wanted}", _SHORT)
+    planned_in_words = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())
+    yield Observation(what, "note", f"{in_words}, where the file has {planned_in_words}", _SHORT)

@@ -18,7 +18,7 @@ from tts.lab.tuning.measure import (
     measure_load,
     send_all,
 )
-from tts.lab.tuning.recorded_requests import Loadable, LoadRequest
+from tts.lab.tuning.recorded_requests import EngineUnderLoad, LoadRequest
 
 
 class Batching:
@@ -78,7 +78,9 @@ def measured(seconds, loads=(1, 2, 4)):
         warmed.append((measurement, count))
         return [engine.request(1)]
 
-    loadable = Loadable("generator", loads, 1.0, 4, lambda _: repeat(engine.request(3)), warm_up)
+    loadable = EngineUnderLoad(
+        "generator", loads, 1.0, 4, lambda _: repeat(engine.request(3)), warm_up
+    )
     into = Measured("generator", 4)
 
     def noted(load, round_):

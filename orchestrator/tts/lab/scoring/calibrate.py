@@ -59,7 +59,7 @@ class MapCheck:
     raw: dict[str, Estimate]
     """`log loss`, `Brier score` and `calibration error` of the scores as they are."""
     mapped: dict[str, Estimate]
-    """These losses of the probabilities that the other folds' maps make of the scores."""
+    """Losses of the probabilities that the other folds' maps make of the scores."""
     gain: Estimate
     """Log loss of the scores minus that of the probabilities, in nats."""
 

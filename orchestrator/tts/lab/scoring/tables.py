@@ -87,7 +87,7 @@ class CandidateRow:
     prod: float | None
     mean: float | None
     answer: str | None
-    """As the first candidate with an equal answer spells it; null without one."""
+    """The answer as the first candidate with an equal one spells it; null without one."""
     text: str
 
 

@@ -134,7 +134,7 @@ class SimulatedGenerator:
 
 
 def _log_probs(seed: int, count: int) -> list[float]:
-    """As a sampled chain's are: mostly near 0, and of some chains lower than of others."""
+    """Log-probabilities as of a sampled chain: mostly near 0, lower in some chains than others."""
     rng = random.Random(seed)
     rate = rng.uniform(2.0, 8.0)
     return [-rng.expovariate(rate) for _ in range(count)]
@@ -155,15 +155,15 @@ class SimulatedVerifier:
         if not self.spec.facts.writes:
             await self.server.serve(self.engines, SimulatedRequest(prompt, _as_ids([END_ID]), 1))
             return VerifierResult(score)
-        asked = self.spec.critique
-        room = min(asked.max_tokens, self.spec.max_seq_len - len(prompt))
-        numbers = range(asked.samples)
-        written = [self.script.critique(prompt, number)[:room] for number in numbers]
+        critique = self.spec.critique
+        room = min(critique.max_tokens, self.spec.max_seq_len - len(prompt))
+        numbers = range(critique.samples)
+        critiques = [self.script.critique(prompt, number)[:room] for number in numbers]
         requests = [
-            SimulatedRequest(prompt, _as_ids([*ids, END_ID][:room]), room) for ids in written
+            SimulatedRequest(prompt, _as_ids([*ids, END_ID][:room]), room) for ids in critiques
         ]
         await together(self.server.serve(self.engines, request) for request in requests)
-        return VerifierResult(score, tokens=sum(map(len, written)))
+        return VerifierResult(score, tokens=sum(map(len, critiques)))
 
 
 def _as_ids(tokens: Sequence[int]) -> Ids:
@@ -206,7 +206,7 @@ def fleet_of(
     sharing: Sharing,
     fits: Mapping[Role, Affine] | None = None,
 ) -> Fleet:
-    """So many servers, each with GPUs, engines and caches of its own.
+    """Servers, each with GPUs, engines and caches of its own.
 
     Step times are those of `fits`, or of the models on the deployment's GPUs. Raises
     CheckpointError for a model whose shape is not known.
@@ -217,15 +217,17 @@ def fleet_of(
     devices: list[frozenset[int]] = []
     for number in range(servers):
         first = number * (gpus_of(deployment)[-1] + 1)
-        made: dict[Role, list[SimulatedEngine]] = {}
+        by_role: dict[Role, list[SimulatedEngine]] = {}
         for role, spec in deployment.engines().items():
-            made[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
-            engines += made[role]
+            by_role[role] = [_engine(spec, times[role]) for _ in spec.placement.replicas]
+            engines += by_role[role]
             devices += [
                 frozenset(first + device for device in replica)
                 for replica in spec.placement.replicas
             ]
-        pairs.append(SimulatedPair(made["generator"], made.get("verifier", made["generator"])))
+        pairs.append(
+            SimulatedPair(by_role["generator"], by_role.get("verifier", by_role["generator"]))
+        )
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)
@@ -263,6 +265,6 @@ def connected(devices: Sequence[frozenset[int]]) -> list[list[int]]:
     for number, mine in enumerate(devices):
         touched = [part for part in parts if part[0] & mine]
         parts = [part for part in parts if not part[0] & mine]
-        union = set(mine).union(*(used for used, _ in touched))
+        union = set(mine).union(*(devices_of_part for devices_of_part, _ in touched))
         parts.append((union, sorted([number, *(each for _, them in touched for each in them)])))
     return [members for _, members in sorted(parts, key=lambda part: part[1])]

@@ -58,8 +58,8 @@ def simulated_deployment(
     pools: dict[str, EngineSpec] = {}
     for role, spec in deployment.engines().items():
         here = [shapes[role]] if alone else [*shapes.values()]
-        left = GPUS[gpu].memory * _MEMORY_SHARE - sum(shape.weight_bytes for shape in here)
-        tokens = int(left / len(here) / shapes[role].kv_bytes)
+        free = GPUS[gpu].memory * _MEMORY_SHARE - sum(shape.weight_bytes for shape in here)
+        tokens = int(free / len(here) / shapes[role].kv_bytes)
         cache = spec.kv_cache.model_copy(update={"tokens": tokens})
         pools[role] = spec.model_copy(update={"kv_cache": cache})
     return deployment.model_copy(update=pools)

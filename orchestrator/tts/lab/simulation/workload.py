@@ -149,10 +149,10 @@ class Workload:
         rng = random.Random(zlib.crc32(call.input_ids.tobytes()) if greedy else call.seed)
         ids: list[int] = []
         depth = steps_written(call.input_ids)
-        ended = False
-        while not ended and len(ids) < call.max_new_tokens:
-            ended = rng.random() < self.ends[min(depth, len(self.ends) - 1)]
-            ids += step_ids(rng, rng.choice(self.lengths), last=ended)
+        is_last = False
+        while not is_last and len(ids) < call.max_new_tokens:
+            is_last = rng.random() < self.ends[min(depth, len(self.ends) - 1)]
+            ids += step_ids(rng, rng.choice(self.lengths), last=is_last)
             depth += 1
             if call.stop_at_step:
                 break

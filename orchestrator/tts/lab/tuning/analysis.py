@@ -81,11 +81,11 @@ class EngineResult:
 def analyse(measured: Measured, spec: Deployment) -> EngineResult:
     """The levels of an engine's samples, its saturation point, and a budget."""
     samples = tuple(measured.samples)
-    found = tuple(levels(samples))
+    points = tuple(levels(samples))
     point = saturation_point(samples)
-    proposal = propose(measured.role, point, measured.full_batch, spec) if len(found) > 1 else None
+    proposal = propose(measured.role, point, measured.full_batch, spec) if len(points) > 1 else None
     unit = load_unit(measured.role, spec)
-    return EngineResult(measured.role, unit, samples, found, point, proposal)
+    return EngineResult(measured.role, unit, samples, points, point, proposal)
 
 
 def levels(samples: Iterable[LoadSample]) -> list[LoadLevel]:
@@ -111,17 +111,17 @@ def saturation_point(samples: Iterable[LoadSample]) -> SaturationPoint:
     replacement.
     """
     repeats = {
-        load: [sample.tokens_per_s for sample in found] for load, found in _by_load(samples).items()
+        load: [sample.tokens_per_s for sample in same] for load, same in _by_load(samples).items()
     }
-    found = _point_of({load: median(rates) for load, rates in repeats.items()})
+    point = _point_of({load: median(rates) for load, rates in repeats.items()})
     rng = random.Random(0)
-    drawn = sorted(
+    resampled = sorted(
         _point_of({load: _median_of_drawn(rng, rates) for load, rates in repeats.items()})
         for _ in range(RESAMPLES)
     )
-    low, high = (drawn[round(place * (RESAMPLES - 1))] for place in (0.025, 0.975))
+    low, high = (resampled[round(place * (RESAMPLES - 1))] for place in (0.025, 0.975))
     return SaturationPoint(
-        *(value if math.isfinite(value) else None for value in (found, low, high))
+        *(value if math.isfinite(value) else None for value in (point, low, high))
     )
 
 
@@ -151,7 +151,7 @@ def find_saturation_point(points: Sequence[tuple[float, float]]) -> float | None
     return 1 / (1 / load + part * (1 / load_before - 1 / load))
 
 
-def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deployment) -> Proposal:
+def propose(role: Role, point: SaturationPoint, full_batch: float, spec: Deployment) -> Proposal:
     """The in-flight budget: the upper end of the saturation point's interval, within limits.
 
     Too small a budget costs throughput; too large a one only moves requests into the engine's own
@@ -171,7 +171,7 @@ def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deploym
         present, least = spec.verifier.in_flight, spec.verifier_model.max_seq_len
         most, why_most = _two_digits(full_batch), "max_batch_size requests"
         why_least = "max_seq_len"
-    value = _two_digits(found.high) if found.high else most
+    value = _two_digits(point.high) if point.high else most
     why = "the upper end of the saturation point's interval"
     if value >= most:
         value, why = most, why_most
@@ -188,8 +188,8 @@ def _by_load(samples: Iterable[LoadSample]) -> Mapping[int, Sequence[LoadSample]
 
 
 def _point_of(rates: Mapping[int, float]) -> float:
-    found = find_saturation_point(list(rates.items()))
-    return math.inf if found is None else found
+    point = find_saturation_point(list(rates.items()))
+    return math.inf if point is None else point
 
 
 def _median_of_drawn(rng: random.Random, rates: Sequence[float]) -> float:

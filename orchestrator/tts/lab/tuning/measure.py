@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tts.build.spec import Role
 
-from .recorded_requests import Loadable, LoadRequest
+from .recorded_requests import EngineUnderLoad, LoadRequest
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Measured:
 
 
 async def measure(
-    engine: Loadable,
+    engine: EngineUnderLoad,
     seconds: float,
     into: Measured,
     *,
@@ -93,36 +93,36 @@ async def measure_load(
     It is full from when as many requests have ended as were sent at first, until the last one is
     sent. A sample of zeros says that it never was: too few requests for this load.
     """
-    sent: list[float] = []
+    send_times: list[float] = []
     ends: list[tuple[float, int, float]] = []  # when, tokens, latency
     at_first = 0
 
     async def send(request: LoadRequest) -> None:
         nonlocal at_first
         began = clock()
-        sent.append(began)
+        send_times.append(began)
         tokens = await request.send()
         now = clock()
-        at_first = at_first or len(sent)
+        at_first = at_first or len(send_times)
         ends.append((now, tokens, now - began))
 
     await send_all(requests, lambda request: request.cost, load, send)
-    return _sample(load, ends, at_first, sent[-1] if sent else 0.0)
+    return _sample(load, ends, at_first, send_times[-1] if send_times else 0.0)
 
 
 def _sample(
     load: int, ends: Sequence[tuple[float, int, float]], at_first: int, last_sent: float
 ) -> LoadSample:
     began = ends[at_first - 1][0] if at_first else 0.0
-    counted = [end for end in ends[at_first:] if end[0] <= last_sent] or ends[at_first:]
-    took = counted[-1][0] - began if counted else 0.0
+    timed = [end for end in ends[at_first:] if end[0] <= last_sent] or ends[at_first:]
+    took = timed[-1][0] - began if timed else 0.0
     if took <= 0:  # the loop was never refilled
         return LoadSample(load, 0.0, 0.0, 0.0)
     return LoadSample(
         load,
-        sum(tokens for _, tokens, _ in counted) / took,
-        len(counted) / took,
-        sum(latency for _, _, latency in counted) / len(counted),
+        sum(tokens for _, tokens, _ in timed) / took,
+        len(timed) / took,
+        sum(latency for _, _, latency in timed) / len(timed),
     )
 
 
@@ -140,18 +140,18 @@ async def send_all(
     exception group, after the other requests were cancelled.
     """
     in_flight = 0
-    ended = asyncio.Event()
+    room = asyncio.Event()
 
     async def send_one(request: T) -> None:
         nonlocal in_flight
         await send(request)
         in_flight -= cost(request)
-        ended.set()
+        room.set()
 
     async with TaskGroup() as group:
         for request in requests:
             while in_flight and in_flight + cost(request) > budget:
-                ended.clear()
-                await ended.wait()
+                room.clear()
+                await room.wait()
             in_flight += cost(request)
             group.create_task(send_one(request))

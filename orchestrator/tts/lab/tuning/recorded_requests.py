@@ -43,7 +43,7 @@ class Scoring:
     cached: int
     """How many of its first tokens the verifier has computed already, for the parent; 0 of one that
     writes."""
-    written: int
+    critique_tokens: int
     """Tokens that the verifier wrote."""
 
 
@@ -127,7 +127,7 @@ def load_unit(role: Role, spec: Deployment) -> str:
 
 
 @dataclass(frozen=True)
-class Loadable:
+class EngineUnderLoad:
     """An engine, the loads to measure it at, and requests without end.
 
     Loads are what is in flight, in the engine's unit (`load_unit`).
@@ -147,7 +147,7 @@ class Loadable:
 
 def loadable_generator(
     generator: Generator, recorded: RecordedRequests, spec: Deployment
-) -> Loadable:
+) -> EngineUnderLoad:
     """The generator, loaded with 1, 2, 4, ... requests until well beyond its batch."""
     calls = recorded.generations
 
@@ -170,10 +170,12 @@ def loadable_generator(
 
     full_batch = spec.compiled_pair()[0].max_batch_size
     loads = doubling(1, BEYOND_FULL * full_batch)
-    return Loadable("generator", loads, 1.0, full_batch, requests, warm_up)
+    return EngineUnderLoad("generator", loads, 1.0, full_batch, requests, warm_up)
 
 
-def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
+def loadable_verifier(
+    verifier: Verifier, recorded: RecordedRequests, spec: Deployment
+) -> EngineUnderLoad:
     """The verifier, loaded with the tokens of its longest request, twice that, ... likewise."""
     if spec.critiques:
         return _loadable_writer(verifier, recorded, spec)
@@ -211,10 +213,12 @@ def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Depl
     _, engine = spec.compiled_pair()
     full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
     loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND_FULL * full_batch)
-    return Loadable("verifier", loads, mean, full_batch, requests, warm_up)
+    return EngineUnderLoad("verifier", loads, mean, full_batch, requests, warm_up)
 
 
-def _loadable_writer(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
+def _loadable_writer(
+    verifier: Verifier, recorded: RecordedRequests, spec: Deployment
+) -> EngineUnderLoad:
     """A verifier that writes, loaded with the critiques of one score, of two, ... likewise.
 
     As the generator, it has every prompt in its cache after the discarded round. A full batch is
@@ -234,10 +238,12 @@ def _loadable_writer(verifier: Verifier, recorded: RecordedRequests, spec: Deplo
 
     _, engine = spec.compiled_pair()
     prompt = sum(len(scoring.ids) for scoring in scorings) / len(scorings)
-    held = engine.kv_cache.tokens / (prompt + engine.critique.max_tokens)
-    full_batch = max(critiques, min(engine.max_batch_size, held))
+    fitting = engine.kv_cache.tokens / (prompt + engine.critique.max_tokens)
+    full_batch = max(critiques, min(engine.max_batch_size, fitting))
     loads = doubling(critiques, BEYOND_FULL * full_batch)
-    return Loadable("verifier", loads, critiques, full_batch, requests, lambda number, count: [])
+    return EngineUnderLoad(
+        "verifier", loads, critiques, full_batch, requests, lambda number, count: []
+    )
 
 
 def doubling(first: int, at_least: float) -> tuple[int, ...]:
@@ -249,7 +255,7 @@ def doubling(first: int, at_least: float) -> tuple[int, ...]:
 
 
 def salted(ids: Ids, salt: int, alphabet: Ids) -> Ids:
-    """The same ids, but the first SALT_TOKENS of them spell `salt` in tokens of `alphabet`."""
+    """Ids of which the first SALT_TOKENS spell `salt` in tokens of `alphabet`."""
     new = ids.copy()
     for place in range(min(SALT_TOKENS, len(ids))):
         salt, digit = divmod(salt, len(alphabet))

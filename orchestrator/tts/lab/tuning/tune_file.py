@@ -81,7 +81,7 @@ def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[
             "requests": len(scorings),
             "prompt_tokens": _mean([len(scoring.ids) for scoring in scorings]),
             "computed_tokens": 1.0,  # as the generator's
-            "generated_tokens": _mean([scoring.written for scoring in scorings]),
+            "generated_tokens": _mean([scoring.critique_tokens for scoring in scorings]),
         }
     block = cache.block_size if cache.reuse else cache.tokens  # whole blocks are reused
     return {
@@ -116,7 +116,10 @@ def read_fits(file: Path) -> dict[Role, Affine]:
 
 
 def fit_decode(engine: Mapping[str, Any]) -> Affine:
-    """Of an engine that writes: a step gives each request one token. Raises ValueError."""
+    """The decoding time of an engine that writes: a step gives each request one token.
+
+    Raises ValueError.
+    """
     points = [
         (level["load"], 1 / level["tokens_per_s"])
         for level in engine["levels"]
