@@ -144,7 +144,7 @@ class _Lone:
         self.speculation = self.run.speculation
 
     def jobs(self):
-        return list(self.speculation.guesses(0, 0))
+        return list(self.speculation.guesses())
 
     def guessed(self):
         return [job.work.node for job in self.jobs()]

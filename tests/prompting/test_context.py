@@ -9,6 +9,7 @@ from tts.base.errors import DatasetError
 from tts.build.spec import RemoteVerifier, Template
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.prompting.prefix_reuse import PrefixReuse
 from tts.prompting.score_calls import score_calls
 from tts.search import Stop, Thought
 
@@ -105,11 +106,12 @@ def test_what_a_score_computes_and_takes_of_the_budget(tiny_deployment):
     for fields, requests in ((writing, 3), (graded, 1), (graded | criteria, 2)):
         models = judged(tiny_deployment, **{"prompt": prompt} | fields)
         context = Context.of(models, PROBLEM)
+        reuse = PrefixReuse(context)
         node = grown(context, ["First, 37 + 58.\n\n", "So 95\n\n"])
         above, ids = context.verifier_ids(node[:1]), context.verifier_ids(node)
-        assert context.read(node[:1]) == 0
+        assert reuse.read(node[:1]) == 0
         begins = next(at for at, both in enumerate(zip(above, ids, strict=False)) if ne(*both))
-        assert context.read(node) == begins > 5
+        assert reuse.read(node) == begins > 5
         assert context.score_cost(node) == requests * (1 if models.critic else len(ids))
 
 

@@ -14,7 +14,7 @@ import asyncio
 import heapq
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -23,13 +23,13 @@ from tts.base.errors import DeadlineExceeded, SearchError
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.scheduling import Job, Policy, Scheduler, WorkKind
+from tts.scheduling import Job, Policy, Scheduler
 from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
 from .problem_run import ProblemRun
 from .records import JobAnswer, TakeRecord
-from .speculation import Trust
+from .speculation import Trust, best_guesses
 from .submission import Submission, set_deadline
 
 
@@ -126,7 +126,12 @@ class Driver:
         """
         end: SearchResult | Exception | None = late
         if submission.search and not submission.done:
-            stopped = self._stopped(submission, submission.search)
+            self._close(submission.number)
+            stopped: SearchResult | Exception
+            try:
+                stopped = replace(submission.search.stop(), limit="deadline")
+            except Exception as error:  # of a strategy that the user has written
+                stopped = error
             if late is None or isinstance(stopped, Exception) or stopped.completions:
                 end = stopped
         if end:
@@ -148,11 +153,15 @@ class Driver:
             send += jobs
             self._start_problems()
         for job in scheduler.guesses.overdrawn():
-            self._give_up(job)
+            self._running[job.problem].speculation.give_up(job)
+            self._dispatcher.cancel(job, "slot")
+        guesses = best_guesses(run.speculation for run in self._running.values())
         generating = any(job.generates for job in send)
-        send += scheduler.guesses.take(self._guesses(), generating=generating)
+        for job in scheduler.guesses.take(guesses, generating=generating):
+            self._running[job.problem].speculation.add(job)
+            send.append(job)
         for job in send:
-            self._send(job)
+            self._dispatcher.send(job, self._running[job.problem].context)
         self._dispatcher.observe_load(now)
         self._end_what_hangs()
 
@@ -178,25 +187,6 @@ class Driver:
         self._running[submission.number] = run
         self._advance(run, run.start)
 
-    def _guesses(self) -> Iterator[Job]:
-        """Speculative jobs that could be sent now: shallow first, then by chance."""
-        guesses = (
-            run.speculation.guesses(number, run.submission.priority)
-            for number, run in self._running.items()
-        )
-        return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
-
-    def _send(self, job: Job) -> None:
-        run = self._running[job.problem]
-        if job.kind is WorkKind.SPECULATIVE:
-            run.speculation.add(job)
-        self._dispatcher.send(job, run.context)
-
-    def _give_up(self, job: Job) -> None:
-        """Cancel speculation whose slot is wanted for main or eager work."""
-        self._running[job.problem].speculation.give_up(job)
-        self._dispatcher.cancel(job, "slot")
-
     def _on_end(self, job: Job, answer: JobAnswer | Exception) -> None:
         """Tell a search the answer of its request, or end it if the request failed."""
         run = self._running[job.problem]
@@ -216,14 +206,6 @@ class Driver:
             return
         if result:
             self._end(run.submission, result)
-
-    def _stopped(self, submission: Submission, search: Search) -> SearchResult | Exception:
-        """End a search now; its results so far, or the error that this was."""
-        self._close(submission.number)
-        try:
-            return replace(search.stop(), limit="deadline")
-        except Exception as error:  # of a strategy that the user has written
-            return error
 
     def _end(self, submission: Submission, end: SearchResult | Exception) -> None:
         """End a problem with its result or an error, unless it has ended."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tts.scheduling import Job
+from collections.abc import Callable
+
+from tts.scheduling import Job, Scheduler
 
 
 class PrefixGate:
@@ -12,29 +14,35 @@ class PrefixGate:
     with it, those of one GPU with 8 at a time 5% less; one problem at a time takes 1% more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Scheduler, leads: Callable[[Job], bool]) -> None:
+        """`leads`: whether a job would be the first to compute the prefix.
+
+        All jobs go to the scheduler at once if its policy is not to prefetch.
+        """
+        self._scheduler = scheduler
+        self._leads = leads
         self._leader: Job | None = None
         self._followers: list[Job] = []
 
-    def admit(self, job: Job, *, leads: bool) -> bool:
-        """Whether a job may go now; `leads`: what it begins with is not in the cache yet."""
+    def add(self, job: Job) -> None:
+        """Hand a job to the scheduler, or let it wait for the leader."""
         if self._leader:
             self._followers.append(job)
-            return False
-        if leads:
+            return
+        if self._scheduler.policy.prefetch and self._leads(job):
             self._leader = job
-        return True
+        self._scheduler.add(job)
 
-    def withhold(self, job: Job) -> bool:
-        """Forget a job that waits for the leader; False if it does not: it may have been sent."""
-        if job not in self._followers:
-            return False
-        self._followers.remove(job)
-        return True
+    def drop(self, job: Job) -> bool:
+        """Forget a job that has not been sent; False if it has been."""
+        if job in self._followers:
+            self._followers.remove(job)
+            return True
+        return self._scheduler.drop(job)
 
-    def follow(self, job: Job) -> list[Job]:
-        """A job was answered or dropped; the jobs to admit now, if it was the leader."""
-        if job is not self._leader:
-            return []
-        followers, self._leader, self._followers = self._followers, None, []
-        return followers
+    def release(self, job: Job) -> None:
+        """Add the jobs that waited for this one, if it was the leader: it has ended."""
+        if job is self._leader:
+            followers, self._leader, self._followers = self._followers, None, []
+            for follower in followers:
+                self.add(follower)

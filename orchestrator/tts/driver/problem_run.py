@@ -6,36 +6,29 @@
                             ├─ equal to a pending one ─► waits for that answer
                             └─ else ────────────────► job ─► scheduler
 
-Token ids come from the problem's context. The verifier scores each distinct chain once: the key of
-a score is what it alone depends on, the dialogue's token ids, so identical siblings share one. The
-first score of a chain counts for all of them. The scheduler says when a job goes, the dispatcher
-sends it, and the driver hands its answer to `take_in`.
+Token ids come from the problem's context. The scheduler says when a job goes, the dispatcher sends
+it, and the driver hands its answer to `take_in`.
 
-Two differences stand beside it: `PrefixGate` holds requests back until the prefix that they share
-is in an engine's cache, and `Speculation` keeps what is sent before the search asks for it.
+Three differences stand beside it: `SharedScores` has each distinct chain scored once, `PrefixGate`
+holds requests back until the prefix that they share is in an engine's cache, and `Speculation`
+keeps what is sent before the search asks for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tts.prompting import Context
+from tts.prompting.prefix_reuse import PrefixReuse
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, Generated, NodePath, Score, Scored, Search, Stop, Thought, Work
 
 from .dispatcher import Dispatcher
 from .prefix_gate import PrefixGate
 from .records import JobAnswer, SharedScore, Started, UsedGuess
+from .shared_scores import SharedScores
 from .speculation import Speculation, Trust
 from .submission import Submission
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A score that is asked for and not answered, and the nodes that wait for it."""
-
-    job: Job
-    nodes: list[NodePath]
 
 
 class ProblemRun:
@@ -58,15 +51,15 @@ class ProblemRun:
         self._resumed = submission.resumed
         self._answers = dict(submission.resumed.thoughts)
         """Thoughts that the search may ask for and that need no request."""
-        self.speculation = Speculation(search, context, self._answers, trust)
+        self.speculation = Speculation(submission, search, context, self._answers, trust)
         self._scheduler = scheduler
         self._dispatcher = dispatcher
-        self._scores: dict[bytes, Scored] = {}
-        """The first score of each chain, by key."""
-        self._pending: dict[bytes, _Pending] = {}
-        """The scores that have been asked for, by key."""
-        self._gates = {True: PrefixGate(), False: PrefixGate()}
-        """The generator's gate (True) and the verifier's."""
+        self._scores = SharedScores(self._resumed.scores)
+        self._reuse = PrefixReuse(context)
+        self._steps = PrefixGate(scheduler, lambda job: isinstance(job.work, Prefetch))
+        # a critique would hold the others up until it is written
+        shares = not context.models.deployment.critiques
+        self._judgements = PrefixGate(scheduler, lambda job: shares and self._scores.empty)
 
     @property
     def problem_id(self) -> str:
@@ -80,18 +73,18 @@ class ProblemRun:
         self._scheduler.start_problem(self.number, asks)
         if self._scheduler.policy.prefetch and not self._resumed.thoughts and len(asks) > 1:
             tokens = len(self.context.generator_ids(()))
-            self._admit(self._job(Prefetch(len(asks)), tokens, WorkKind.EAGER))
+            self._steps.add(self._job(Prefetch(len(asks)), tokens, WorkKind.EAGER))
         self._advance(asks, WorkKind.EAGER)
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Give a job's answer to the search; that to a guess waits until it is asked for."""
         match answer:
             case None:  # to a prefetch
-                self._release(job)
+                self._steps.release(job)
                 return
             case Scored():
-                self._share_score(answer)
-                self._release(job)
+                self._take_score(answer)
+                self._judgements.release(job)
             case _ if job.kind is WorkKind.SPECULATIVE:
                 self.speculation.take_in(job, answer)
                 return
@@ -111,8 +104,8 @@ class ProblemRun:
         for node, needed in self.search.hints.needs().items():
             if not needed:
                 self._drop_score(node)
-            elif pending := self._pending.get(self.context.score_key(node)):
-                self._scheduler.require(pending.job)
+            elif job := self._scores.pending(self.context.score_key(node)):
+                self._scheduler.require(job)
         if self.speculation.ahead and not self.search.done:
             for job in self.speculation.drop_unreachable():
                 self._dispatcher.cancel(job, "pruned")
@@ -131,7 +124,7 @@ class ProblemRun:
             thinks = self.context.thought_tokens(node[:-1]) is not None
             self._tell_generated(node, (Thought((), "", Stop.LENGTH, thinks),))
         else:
-            self._admit(self._job(work, len(self.context.generator_ids(node[:-1])), kind))
+            self._steps.add(self._job(work, len(self.context.generator_ids(node[:-1])), kind))
 
     def _ask_score(self, work: Score, kind: WorkKind) -> None:
         node = work.node
@@ -140,65 +133,36 @@ class ProblemRun:
         if not self.context.can_be_scored(node):
             self._tell_scored(Scored(node, 0.0))  # ranks below every chain that can be
             return
-        key, reused = self.context.score_key(node), self.context.read(node)
-        if scored := self._scores.get(key) or self._resumed.scores.get(node):
-            self._tell_scored(replace(self._lock(key, scored), node=node))
-        elif pending := self._pending.get(key):
-            pending.nodes.append(node)
+        key, reused = self.context.score_key(node), self._reuse.read(node)
+        if scored := self._scores.find(key, node):
+            self._tell_scored(scored)
+        elif self._scores.pending(key):
+            self._scores.join(key, node)
         else:
             job = self._job(work, self.context.score_tokens(node), kind)
             job.reused = reused
-            self._pending[key] = _Pending(job, [node])
-            self._admit(job)
+            self._scores.add(key, job)
+            self._judgements.add(job)
 
     def _drop_score(self, node: NodePath) -> None:
         """Drop or cancel the job of a score that no node waits for any more."""
-        key = self.context.score_key(node)
-        pending = self._pending.get(key)
-        if pending is None or node not in pending.nodes:
-            return
-        pending.nodes.remove(node)
-        if pending.nodes:
-            return
-        del self._pending[key]
-        job = pending.job
-        if not self._gates[False].withhold(job) and not self._scheduler.drop(job):
-            self._dispatcher.cancel(job, "pruned")
-        self._release(job)
+        if job := self._scores.leave(self.context.score_key(node), node):
+            if not self._judgements.drop(job):
+                self._dispatcher.cancel(job, "pruned")
+            self._judgements.release(job)
 
-    def _share_score(self, fresh: Scored) -> None:
-        """Lock a fresh score and give it to every node that waits for it."""
-        key = self.context.score_key(fresh.node)
-        scored = self._lock(key, fresh)
-        for node in self._pending.pop(key).nodes:
+    def _take_score(self, fresh: Scored) -> None:
+        """Tell a fresh score to every node that waits for it."""
+        scored, nodes = self._scores.settle(self.context.score_key(fresh.node), fresh)
+        for node in nodes:
             if node == scored.node:
                 self._tell(scored)
             else:
                 self._tell_scored(replace(scored, node=node))
 
-    def _lock(self, key: bytes, scored: Scored) -> Scored:
-        """The score of all chains with this key: the first that came."""
-        return self._scores.setdefault(key, replace(scored, request=key))
-
     def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
         cost = self.context.score_cost(work.node) if isinstance(work, Score) else 0
         return Job(self.number, work, tokens, kind, self.submission.priority, cost=cost)
-
-    def _admit(self, job: Job) -> None:
-        """Hand a job to the scheduler, unless it waits for what fills the prefix cache."""
-        if self._scheduler.policy.prefetch:
-            if job.generates:
-                leads = isinstance(job.work, Prefetch)
-            else:  # a critique would hold the others up until it is written
-                leads = not self._scores and not self.context.models.deployment.critiques
-            if not self._gates[job.generates].admit(job, leads=leads):
-                return
-        self._scheduler.add(job)
-
-    def _release(self, job: Job) -> None:
-        """Admit the jobs that wait for the prefix of this one."""
-        for follower in self._gates[job.generates].follow(job):
-            self._admit(follower)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node

@@ -12,13 +12,22 @@ request is discarded and, if needed later, generated from the start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import tee
 
 from tts.prompting import Context
 from tts.scheduling import Job, WorkKind
 from tts.search import Guess, NodePath, Search, Thought
+
+from .submission import Submission
+
+
+def best_guesses(speculations: Iterable[Speculation]) -> Iterator[Job]:
+    """The guesses of all problems that could be sent now: shallow first, then by chance."""
+    guesses = (each.guesses() for each in speculations)
+    return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
 
 class Trust:
@@ -57,12 +66,14 @@ class Speculation:
 
     def __init__(
         self,
+        submission: Submission,
         search: Search,
         context: Context,
         answers: dict[NodePath, tuple[Thought, ...]],
         trust: Trust,
     ) -> None:
         """`answers` has thoughts that need no request; those to guesses are added to it."""
+        self._problem, self._priority = submission.number, submission.priority
         self._search = search
         self._context = context
         self._answers = answers
@@ -72,7 +83,7 @@ class Speculation:
         self._guesses: Iterator[Guess] | None = None
         """The search's guesses, from the best on, as long as nothing changes."""
 
-    def guesses(self, problem: int, priority: int) -> Iterator[Job]:
+    def guesses(self) -> Iterator[Job]:
         """Expansions that may be sent ahead now, best first, as speculative jobs."""
         # a driver asks all its problems after every event, which has changed one of them
         guesses = self._guesses or self._search.hints.guess(self._answers)
@@ -84,11 +95,11 @@ class Speculation:
             self._build_ids(parent)
             if self._context.room(parent) > 0:
                 yield Job(
-                    problem,
+                    self._problem,
                     guess.work,
                     len(self._context.generator_ids(parent)),
                     WorkKind.SPECULATIVE,
-                    priority,
+                    self._priority,
                     guess.level,
                     self._trust.factor * guess.chance,
                 )

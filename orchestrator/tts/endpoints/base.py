@@ -8,10 +8,9 @@ that another server, or a later attempt, may answer it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ import numpy.typing as npt
 from tts.engines.wire import Guide
 
 from .shaping import Shaping
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)  # frozen it would take three times as long to make, once for each thought
@@ -97,17 +94,6 @@ class StreamingGenerator(Generator, Protocol):
         return [token async for new in self.stream(call) for token in new.ids]
 
 
-@runtime_checkable
-class ReadingGenerator(Generator, Protocol):
-    """A generator that knows how likely a prompt is."""
-
-    async def read(self, call: GenerateCall) -> NewTokens:
-        """The tokens of the prompt, with log-probabilities as the call asks for them.
-
-        The first token's is NaN: nothing stands before it. Raises EndpointError.
-        """
-
-
 def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
     """The stream of a generator; one that has only `generate` gives its output in one piece."""
     if isinstance(generator, StreamingGenerator):
@@ -153,15 +139,3 @@ class Verifier(Protocol):
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """Judge the last step of a chain; raises EndpointError."""
-
-
-async def together(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Everything at a time, in order; the first failure cancels the others, and is raised."""
-    tasks = [asyncio.ensure_future(each) for each in running]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)

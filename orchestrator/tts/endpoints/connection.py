@@ -1,13 +1,24 @@
-"""What leads to both engines of a deployment, wherever they run."""
+"""What leads to both engines of a deployment, and what the gateway asks of a generator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tts.build.spec import Role
 
-from .base import StreamingGenerator, Verifier
+from .base import GenerateCall, Generator, NewTokens, StreamingGenerator, Verifier
+
+
+@runtime_checkable
+class ReadingGenerator(Generator, Protocol):
+    """A generator that knows how likely a prompt is."""
+
+    async def read(self, call: GenerateCall) -> NewTokens:
+        """The tokens of the prompt, with log-probabilities as the call asks for them.
+
+        The first token's is NaN: nothing stands before it. Raises EndpointError.
+        """
 
 
 class Connection(Protocol):

@@ -20,8 +20,9 @@ from tts.build.tokenizer import Ids
 from tts.build.verifiers.critique import Critic
 from tts.build.verifiers.prompted import Prompted
 
-from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult, together
+from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from .thinking import ThinkingWriter, extended
+from .together import together
 
 UNDECIDED = 0.5
 """The score of a chain whose critiques have no verdict."""

@@ -175,15 +175,8 @@ class TritonGenerator(StreamingGenerator):
         if call.shaping:
             possible = HOST_SHAPING if host else WIRE_SHAPING
             shaping = tuple(shaped(call.shaping, possible, engine).items())
-        template = self._template(
-            call.stop_at_step,
-            call.stop_words,
-            call.ignore_end,
-            draw,
-            guide is not None,
-            flags,
-            shaping,
-        )
+        words = call.stop_at_step, call.stop_words, call.ignore_end
+        template = self._template(*words, draw, guide is not None, flags, shaping)
         return RequestRow(template, ids, scalars, guide or ())
 
     def _new_template(

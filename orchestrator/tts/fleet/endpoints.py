@@ -14,13 +14,12 @@ from tts.endpoints.base import (
     GenerateCall,
     Generator,
     NewTokens,
-    ReadingGenerator,
     ScoreCall,
     Verifier,
     VerifierResult,
     stream_of,
 )
-from tts.endpoints.connection import Connection
+from tts.endpoints.connection import Connection, ReadingGenerator
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.endpoints.shaping import NO_PROMPTS, FieldRefused
 from tts.prompting import Models

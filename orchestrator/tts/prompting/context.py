@@ -50,11 +50,7 @@ class Context:
 
     models: Models
     problem: Problem
-    dialogue: Ids
-    """The verifier's ids before any step; empty for one that takes text."""
     _nodes: dict[NodePath, _Node]
-    _reads: set[bytes] = field(default_factory=set)
-    """The dialogues that the verifier reads, and those above them, by key."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
@@ -78,7 +74,8 @@ class Context:
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
         root = _Node(None, prompt, thinking=0 if models.thinking else None, steps=())
-        return cls(models, problem, NO_IDS if dialogue is None else dialogue, {(): root})
+        root.dialogue = NO_IDS if dialogue is None else dialogue
+        return cls(models, problem, {(): root})
 
     def __contains__(self, node: NodePath) -> bool:
         return node in self._nodes
@@ -172,38 +169,17 @@ class Context:
             return ScoreCall(NO_IDS, question, _steps(record), _text(record), extra)
         return ScoreCall(self._dialogue(record), question, _steps(record))
 
-    def read(self, node: NodePath) -> int:
-        """Note that the verifier reads the dialogue of `node`; how many tokens it need not compute.
-
-        It has read them before: in the dialogue of a node above or an equal one, or, as all share
-        the question, in any.
-        """
-        if self.models.takes_text:
-            return 0
-        extends = self.models.dialogue and not self.models.reads_whole
-        record = self._nodes[node]
-        before, keys = self.dialogue, list[bytes]()
-        each = record
-        while each.above:
-            # what does not extend the dialogues above it need not have them made
-            if extends or each is record or each.dialogue is not None:
-                if (key := self._key(each)) in self._reads:
-                    before = self._dialogue(each)
-                    break
-                keys.append(key)
-            each = each.above
-        reused = common_length(self._dialogue(record), before) if self._reads else 0
-        self._reads.update(keys)
-        return reused
+    def has_dialogue(self, node: NodePath) -> bool:
+        """Whether the verifier's ids of `node` have been built."""
+        return self._nodes[node].dialogue is not None
 
     def _dialogue(self, node: _Node) -> Ids:
         """The dialogue that scores a node's step, tokenised once for all equal siblings."""
         if node.dialogue is not None:
             return node.dialogue
         above = node.above
-        if above is None:
-            node.dialogue = self.dialogue
-        elif critic := self.models.critic:
+        assert above
+        if critic := self.models.critic:
             node.dialogue = critic.prompt(self.problem.full_question, _steps(node))
         else:
             verifier, step = self.models.verifier, node.text.strip()
@@ -247,10 +223,3 @@ def _steps(node: _Node) -> tuple[str, ...]:
         own = (node.text.strip(),) if node.is_read else ()
         node.steps = (*_steps(node.above), *own)
     return node.steps
-
-
-def common_length(one: Ids, other: Ids) -> int:
-    """How many tokens both begin with."""
-    length = min(len(one), len(other))
-    differing = np.flatnonzero(one[:length] != other[:length])
-    return int(differing[0]) if len(differing) else length

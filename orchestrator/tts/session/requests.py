@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from tts.base.errors import DatasetError
 from tts.build.tokenizer import Message
-from tts.endpoints.base import (
-    GenerateCall,
-    Generator,
-    together,
-)
+from tts.endpoints.base import GenerateCall, Generator
+from tts.endpoints.together import together
 from tts.prompting import Models
 from tts.prompting.chat import chat_prompt, generator_chat
 from tts.search import node_seed

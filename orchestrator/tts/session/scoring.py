@@ -21,12 +21,14 @@ from typing import Any
 from tts.base.errors import DatasetError, RequestRefused
 from tts.build.verifiers.prompted import Prompted
 from tts.driver.policy import policy_of
-from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult, together
+from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult
+from tts.endpoints.together import together
 from tts.grading import Equality
 from tts.grading.votes import judge
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.prompting.context import NO_IDS, common_length
+from tts.prompting.context import NO_IDS
+from tts.prompting.prefix_reuse import common_length
 from tts.prompting.score_calls import score_calls
 from tts.prompting.step_ends import steps_of
 from tts.runs.records import CompletionRecord
