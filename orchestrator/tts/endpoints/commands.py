@@ -40,38 +40,38 @@ class CommandVerifier:
             "text": call.text,
             "extra": dict(call.extra),
         }
-        ended = await self._sandbox.run(self._command, json.dumps(candidate).encode())
-        score = None if ended.failure else _score(ended.output)
+        outcome = await self._sandbox.run(self._command, json.dumps(candidate).encode())
+        score = None if outcome.failure else _score(outcome.output)
         if score is None:
-            self._tell(ended)
+            self._warn(outcome)
             return VerifierResult(0.0, no_verdict=1)
         return VerifierResult(score)
 
-    def _tell(self, ended: Ended) -> None:
+    def _warn(self, outcome: Ended) -> None:
         """Warn of the first failure: it may be the program's, and then all candidates score 0."""
         if self._has_failed:
             return
         self._has_failed = True
-        why = ended.failure.value if ended.failure else f"{ended.output[:80]!r} is no score"
-        if ended.failure is Failure.STATUS:
-            why += f" (exit status {ended.status})"
-        said = ended.errors.strip().rpartition("\n")[2]
+        why = outcome.failure.value if outcome.failure else f"{outcome.output[:80]!r} is no score"
+        if outcome.failure is Failure.STATUS:
+            why += f" (exit status {outcome.status})"
+        last_line = outcome.errors.strip().rpartition("\n")[2]
         logger.warning(
             "%s has failed on a candidate, which scores 0, as further ones will: %s%s",
             self._command[-1],
             why,
-            f": {said:.200}" if said else "",
+            f": {last_line:.200}" if last_line else "",
         )
 
 
 def _score(output: bytes) -> float | None:
     """The score that a program wrote; None for anything else."""
     try:
-        said: Any = json.loads(output)
+        value: Any = json.loads(output)
     except (ValueError, RecursionError):
         return None
-    if isinstance(said, dict):
-        said = said.get("score")
-    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= 1:
+    if isinstance(value, dict):
+        value = value.get("score")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None  # NaN, too
-    return float(said)
+    return float(value)

@@ -47,18 +47,18 @@ class WritingVerifier:
     critic: Critic
     spec: VerifierRole
     labels: Verifier | None = None
-    """The same engine, which gives the probabilities of labels; None: verdicts are in the text."""
+    """What gives the probabilities of labels in the same engine; None: verdicts are in the text."""
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         samples = range(self.spec.critique.samples)
-        written = await together(self._sample(call, number) for number in samples)
-        verdicts = [each.verdict for each in written if each.verdict is not None]
+        critiques = await together(self._sample(call, number) for number in samples)
+        verdicts = [each.verdict for each in critiques if each.verdict is not None]
         return VerifierResult(
             sum(verdicts) / len(verdicts) if verdicts else UNDECIDED,
-            tokens=sum(each.tokens for each in written),
-            no_verdict=len(written) - len(verdicts),
-            critique=self.critic.tokenizer.spelled(written[0].ids),
+            tokens=sum(each.tokens for each in critiques),
+            no_verdict=len(critiques) - len(verdicts),
+            critique=self.critic.tokenizer.spelled(critiques[0].ids),
         )
 
     async def _write(self, prompt: Ids, seed: int) -> tuple[list[int], int]:
@@ -119,8 +119,10 @@ class CriteriaVerifier:
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        asked = self.dialogue.by_criterion(call.input_ids)
-        results = await together(self.verifier.score(replace(call, input_ids=ids)) for ids in asked)
+        prompts = self.dialogue.by_criterion(call.input_ids)
+        results = await together(
+            self.verifier.score(replace(call, input_ids=ids)) for ids in prompts
+        )
         return VerifierResult(sum(each.score for each in results) / len(results))
 
 

@@ -193,11 +193,11 @@ class EmbeddedEngine:
         for listener in tuple(self.listeners):  # one may be removed by another thread
             listener(statistics)
 
-    def _died(self, how: str, said: str | None) -> None:
+    def _died(self, how: str, hint: str | None) -> None:
         self._client = None
         if self._closing:
             return
-        if self._may_live_again(f"the engine's process {how}.", said):
+        if self._may_live_again(f"the engine's process {how}.", hint):
             logger.warning("the engine of model %s %s; it is opened again", self.model, how)
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
@@ -213,13 +213,13 @@ class EmbeddedEngine:
                 self._gone = f"Model {self.model} died and cannot be opened again: {error}", None
                 return
 
-    def _may_live_again(self, why: str, said: str | None) -> bool:
+    def _may_live_again(self, why: str, hint: str | None) -> bool:
         """Count a death; whether it was not the last one."""
         self._deaths += 1
         if self._deaths >= MOST_DEATHS:
             self._gone = (
                 f"Model {self.model} has died {self._deaths} times without an answer: {why}",
-                said or "If memory is short, kv_cache.tokens and max_batch_size take less.",
+                hint or "If memory is short, kv_cache.tokens and max_batch_size take less.",
             )
         return self._gone is None
 
@@ -272,7 +272,7 @@ class EmbeddedConnection:
         return EmbeddedVerifier(self._engine("verifier"))
 
     def _engine(self, role: Role) -> EmbeddedEngine:
-        """That of a role; a generator without a verifier beside it has both."""
+        """The engine of a role; a generator without a verifier beside it has both."""
         return self._engines.get(role) or self._engines["generator"]
 
     def check(self) -> None:
@@ -291,11 +291,11 @@ class EmbeddedConnection:
         """See endpoints.Connection."""
         prompt = np.zeros(1, np.int64)
         one_token = GenerateRequest(prompt, max_new_tokens=1)
-        asked = [
+        requests = [
             (engine, one_token if engine.limits.writes else score_request(prompt))
             for engine in self._engines.values()
         ]
-        return await all_reset(*(engine.answer(request, cold=True) for engine, request in asked))
+        return await all_reset(*(engine.answer(request, cold=True) for engine, request in requests))
 
 
 class EmbeddedGenerator(StreamingGenerator):

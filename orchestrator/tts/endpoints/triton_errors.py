@@ -27,8 +27,8 @@ async def all_reset(*engines: Awaitable[object]) -> bool:
 
     Raises EndpointError, when none is at it any more.
     """
-    ended = await asyncio.gather(*engines, return_exceptions=True)
-    failed = [each for each in ended if isinstance(each, BaseException)]
+    results = await asyncio.gather(*engines, return_exceptions=True)
+    failed = [each for each in results if isinstance(each, BaseException)]
     for error in failed:
         if not isinstance(error, EngineInUse):
             raise error
@@ -46,7 +46,7 @@ BY_FAILURE: dict[wire.Failure, type[EndpointError]] = {
     wire.Failure.CANCELLED: EndpointUnavailable,
     wire.Failure.IN_USE: EngineInUse,
 }
-"""By the code of an engine of ours, which counts for more than gRPC's."""
+"""Errors by the code of an engine of ours, which counts for more than gRPC's."""
 
 BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
     grpc.StatusCode.OK: EndpointUnavailable,  # of a stream that ended without an answer
@@ -67,7 +67,7 @@ BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
     grpc.StatusCode.INTERNAL: RequestRefused,
     grpc.StatusCode.DATA_LOSS: RequestRefused,
 }
-"""By gRPC's status. A refused request is repeated if its text is one of them."""
+"""Errors by gRPC's status. A refused request is repeated if its text is one that passes."""
 
 
 class Translation:
@@ -111,7 +111,7 @@ def error_of_text(model: str, text: str) -> EndpointError:
     """What the text of an error means for the one request that it answers."""
     failure, sentence = wire.decode_failure(text)
     if failure is None:
-        passes = any(known.text in text for known in passing_failures())
+        passes = any(each.text in text for each in passing_failures())
         failure = wire.Failure.UNAVAILABLE if passes else wire.Failure.REFUSED
     return error_of_failure(model, failure, sentence)
 

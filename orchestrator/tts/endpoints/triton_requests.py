@@ -32,7 +32,7 @@ _DRAWN_BY: dict[Draw, tuple[str, ...]] = {
 WIRE_SHAPING = ("min_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty")
 """Inputs of the contract that change the distribution that tokens are drawn from."""
 HOST_SHAPING = (*WIRE_SHAPING, "min_p")
-"""Those of the engine host of target openvino."""
+"""Inputs of the engine host of target openvino that change it."""
 
 _MODEL_NAME, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = 1, 3, 4, 5, 6, 7  # of ModelInferRequest
 _KEY, _VALUE, _INT64 = 1, 2, 2  # of a parameter, and of its value
@@ -88,7 +88,7 @@ class RequestTemplate:
         self._raw_constants = [constant.raw for constant in constants]
         self._constants = self._repeated(1)
         self._by_rows: dict[int, tuple[bytes, bytes]] = {}
-        """By the number of rows, what does not vary: before the raw contents, and among them."""
+        """Constant bytes by the number of rows: before the raw contents, and among them."""
 
     def encode(
         self,
@@ -188,8 +188,8 @@ def generate_template(
     outputs = ["output_ids", "sequence_length"]
     if flags is not None:
         names = ("streaming", "return_log_probs")
-        given = [_constant(name, flag) for name, flag in zip(names, flags, strict=True)]
-        constants = [constants[1], *given, constants[0]]
+        switches = [_constant(name, flag) for name, flag in zip(names, flags, strict=True)]
+        constants = [constants[1], *switches, constants[0]]
         outputs += ["output_log_probs"] * flags[1]
     constants += [_constant(name, value) for name, value in shaping]
     if stop_words:

@@ -66,7 +66,7 @@ class Streams:
             self._send_rows, most_rows
         )
         self._streams: list[_Stream] = []
-        """Those that had not ended when one was last asked for."""
+        """Streams that had not ended when one was last needed."""
 
     def start(self, encode: Encode, *, whole: bool) -> Sample:
         """Send a request; `whole` says that its first answer is its last."""
@@ -91,13 +91,13 @@ class Streams:
         return any(stream.broken for stream in self._streams)
 
     def _send_rows(self, template: RequestTemplate, rows: list[tuple[RequestRow, Sample]]) -> None:
-        if wanted := [(row, sample) for row, sample in rows if not sample.final]:
-            self._open_stream().start_rows(template, wanted)
+        if awaited := [(row, sample) for row, sample in rows if not sample.final]:
+            self._open_stream().start_rows(template, awaited)
 
     def _open_stream(self) -> _Stream:
         """The stream that the next request goes to."""
-        self._streams = [stream for stream in self._streams if not stream.ended]
-        taking = [stream for stream in self._streams if stream.left and not stream.broken]
+        self._streams = [stream for stream in self._streams if not stream.is_over]
+        taking = [stream for stream in self._streams if stream.vacancies and not stream.broken]
         least = min(taking, key=lambda stream: len(stream.samples), default=None)
         if least and (not least.samples or len(taking) >= self._most_streams):
             return least
@@ -120,7 +120,7 @@ class Sample:
         """Where it was sent, and its number there."""
         self._ids: list[int] = []
         self._log_probs: list[float] = []
-        """Of a score, which is one token, its two logits, or the score itself."""
+        """The tokens' own; of a score, which is one token, its two logits, or the score itself."""
         self.final = False
         """Whether it has ended, or is wanted no more."""
         self._failure: Exception | None = None
@@ -155,8 +155,8 @@ class Sample:
                 stream, number = self._sent
                 stream.stop(number)
 
-    def sent(self, stream: _Stream, number: int) -> None:
-        """It was sent on a stream, and has this number there."""
+    def place(self, stream: _Stream, number: int) -> None:
+        """Note that it was sent on a stream, and has this number there."""
         self._sent = stream, number
 
     def take(self, answer: Any) -> bool:
@@ -213,10 +213,10 @@ class _Stream:
     def __init__(self, call: Any, on_message: Callable[[], None], model: str) -> None:
         self._model = model
         self.samples: dict[int, Sample] = {}
-        """Those that run, by number."""
+        """Samples that run, by number."""
         self.broken = False
-        self.left = REQUESTS_PER_STREAM
-        """Requests that it still takes."""
+        self.vacancies = REQUESTS_PER_STREAM
+        """Number of requests that it still takes."""
         self._call = call
         self._on_message = on_message
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
@@ -229,7 +229,7 @@ class _Stream:
         self._reader = asyncio.create_task(self._read())
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing of it is left."""
         return self._reader.done() and self._writer.done()
 
@@ -246,17 +246,19 @@ class _Stream:
         """Send one more request, for several samples."""
         first = self._add([sample for _, sample in rows])
         self._last_rows[first] = self._next - 1
-        asked = [row for row, _ in rows]
-        self._outbox.put_nowait(template.encode_rows(wire.rows_id(self._name, first), first, asked))
+        requests = [row for row, _ in rows]
+        self._outbox.put_nowait(
+            template.encode_rows(wire.rows_id(self._name, first), first, requests)
+        )
 
     def _add(self, samples: list[Sample]) -> int:
         """The number of the first of the samples of one more request."""
         first = self._next
         for number, sample in enumerate(samples, first):
             self.samples[number] = sample
-            sample.sent(self, number)
+            sample.place(self, number)
         self._next += len(samples)
-        self.left -= 1
+        self.vacancies -= 1
         return first
 
     def stop(self, number: int) -> None:
@@ -266,7 +268,7 @@ class _Stream:
             self._end_if_used_up()
 
     def _end_if_used_up(self) -> None:
-        if not (self.left or self.samples):
+        if not (self.vacancies or self.samples):
             self._outbox.put_nowait(None)
 
     async def _write(self) -> None:
@@ -287,7 +289,7 @@ class _Stream:
         except grpc.aio.AioRpcError as error:
             failure = error
         finally:  # in silence if the channel was closed here
-            self.broken = self.left > 0 or bool(self.samples)
+            self.broken = self.vacancies > 0 or bool(self.samples)
             self._writer.cancel()
             for sample in self.samples.values():
                 sample.fail(failure)
@@ -360,10 +362,10 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
                 log_probs, length = raw, 0
     if whole and length is None:
         raise EndpointError(f"The answer of model {answer.model_name} holds no output.")
-    found: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()
+    tokens: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()
     if length is not None:
-        del found[length:]
-    return found, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
+        del tokens[length:]
+    return tokens, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
 
 
 def _rows(answer: Any) -> Iterator[tuple[int, list[int], list[float], str]]:

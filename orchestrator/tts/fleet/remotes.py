@@ -358,8 +358,8 @@ async def _looked_at(remotes: Remotes, role: Role, server: OpenAIServer) -> list
     name = f"{role} at {server.url}"
     try:
         await remotes.ask(role, server)
-        seen = [Observation(name, "ok", server.known.describe())]
-        if server.known.generates:
+        seen = [Observation(name, "ok", server.abilities.describe())]
+        if server.abilities.generates:
             try:
                 reuse = await prefix_reuse(server, remotes.specs[role].max_seq_len)
             except TtsError as error:

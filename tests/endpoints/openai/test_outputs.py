@@ -35,4 +35,4 @@ def test_an_output_ends_at_its_end_ids_stop_words_and_limit_however_it_comes(
     expected = plain(ids, end_ids, words, limit)
     assert kept == expected
     whole = len(expected) == len(ids)
-    assert output.ended or whole
+    assert output.is_over or whole

@@ -20,11 +20,11 @@ _MOST_SHOWN = 60
 
 def bad(what: str, value: object) -> EndpointError:
     """The error for a value that is not `what`, as in "a list of token ids"."""
-    shown = repr(value)
-    if len(shown) > _MOST_SHOWN:
-        shown = shown[:_MOST_SHOWN] + "..."
+    excerpt = repr(value)
+    if len(excerpt) > _MOST_SHOWN:
+        excerpt = excerpt[:_MOST_SHOWN] + "..."
     return EndpointError(
-        f"The server's answer holds {shown} where {what} should be.",
+        f"The server's answer holds {excerpt} where {what} should be.",
         hint="Is it a server of this kind, and a version that the documentation names? "
         "scripts/run check_servers URL tries all that is used of it.",
     )
@@ -89,18 +89,18 @@ def number(value: object, what: str = "a number") -> float:
 
 def log_probability(value: object) -> float:
     """The natural logarithm of a probability; what rounding puts above 0 is 0."""
-    given = number(value, "the logarithm of a probability")
-    if given > 1e-3:
+    log_prob = number(value, "the logarithm of a probability")
+    if log_prob > 1e-3:
         raise bad("the logarithm of a probability", value)
-    return min(given, 0.0)
+    return min(log_prob, 0.0)
 
 
 def log_of(value: object) -> float:
     """The natural logarithm of a probability, of 0 the lowest number."""
-    given = number(value, "a probability")
-    if not -1e-6 <= given <= 1 + 1e-6:
+    probability = number(value, "a probability")
+    if not -1e-6 <= probability <= 1 + 1e-6:
         raise bad("a probability", value)
-    return math.log(min(given, 1.0)) if given > 0 else LEAST
+    return math.log(min(probability, 1.0)) if probability > 0 else LEAST
 
 
 def mean_weight(log_probs: Sequence[float], weights: Sequence[float]) -> float:

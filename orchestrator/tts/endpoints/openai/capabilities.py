@@ -32,9 +32,9 @@ class Capabilities:
     streams: bool = False
     """Tokens can be had one by one; else an output comes in one piece."""
     seeds: bool = False
-    """The same seed gave the same tokens twice, one request after the other."""
+    """Whether a seed gave the same tokens twice, one request after the other."""
     seeds_beside_others: bool = False
-    """And also while others were in flight."""
+    """Whether it did so while others were in flight, too."""
     siblings: bool = False
     """Several samples of one request were those of requests with the next seeds."""
     log_probs: bool = False

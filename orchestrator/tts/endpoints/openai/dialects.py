@@ -119,9 +119,9 @@ class Dialect:
     """The field of a request that keeps its prefixes apart from requests with another value of it;
     empty: there is none."""
     siblings: bool = False
-    """Of one request it draws several samples, each by the next seed (see `samples`)."""
+    """Whether one request draws several samples, each by the next seed (see `samples`)."""
     tops: bool = False
-    """Of the likeliest tokens at each place it gives the ids."""
+    """Whether it gives the ids of the likeliest tokens at each place."""
     streams: bool = True
     """Its streams give every token; else only its whole answers do."""
     stops_by_ids: bool = False
@@ -227,14 +227,14 @@ def _completion_piece(answer: Any) -> Piece:
     if answers.mapping(answer).get("choices") == []:  # the event that counts tokens
         return Piece([])
     choice = _choice(answer)
-    ids, said = choice.get("token_ids"), choice.get("logprobs")
+    ids, details = choice.get("token_ids"), choice.get("logprobs")
     log_probs: list[float] = []
     top: list[LogProbs] = []
-    if said is not None:
-        said = answers.mapping(said, "log-probabilities")
-        given = answers.array(said.get("token_logprobs"), "log-probabilities")
-        log_probs = [answers.log_probability(each) for each in given]
-        rows = answers.array(said.get("top_logprobs") or [], "the likeliest tokens")
+    if details is not None:
+        details = answers.mapping(details, "log-probabilities")
+        values = answers.array(details.get("token_logprobs"), "log-probabilities")
+        log_probs = [answers.log_probability(each) for each in values]
+        rows = answers.array(details.get("top_logprobs") or [], "the likeliest tokens")
         top = [_likeliest(row or {}) for row in rows]
     return Piece(
         None if ids is None else answers.token_ids(ids),
@@ -258,19 +258,19 @@ def _reason(value: object) -> str:
 
 def _top_labels(answer: Any) -> LogProbs:
     """The likeliest first tokens."""
-    said = answers.mapping(_choice(answer).get("logprobs"), "log-probabilities")
-    first = answers.array(said.get("top_logprobs"), "the likeliest tokens")[:1]
+    details = answers.mapping(_choice(answer).get("logprobs"), "log-probabilities")
+    first = answers.array(details.get("top_logprobs"), "the likeliest tokens")[:1]
     return _likeliest(answers.only(first, "the likeliest tokens"))
 
 
 def _likeliest(row: object) -> LogProbs:
     """The likeliest tokens of a place: `token_id:7` where the server can name ids, else texts."""
-    found: LogProbs = {}
+    log_probs: LogProbs = {}
     for name, value in answers.mapping(row).items():
         marked, _, number = name.partition("token_id:")
         key = int(number) if not marked and number.isdecimal() and len(number) < 11 else name
-        found[key] = answers.log_probability(value)
-    return found
+        log_probs[key] = answers.log_probability(value)
+    return log_probs
 
 
 def _one_token(model: str, ids: list[int]) -> Body:
@@ -279,8 +279,8 @@ def _one_token(model: str, ids: list[int]) -> Body:
 
 def _vllm_labels(model: str, ids: list[int], labels: Labels) -> Body:
     # of an older version, which knows no logprob_token_ids, the likeliest tokens
-    named = {"logprob_token_ids": list(labels), "return_tokens_as_token_ids": True}
-    return _one_token(model, ids) | {"logprobs": MOST_TOP} | named
+    fields = {"logprob_token_ids": list(labels), "return_tokens_as_token_ids": True}
+    return _one_token(model, ids) | {"logprobs": MOST_TOP} | fields
 
 
 def _biased_labels(model: str, ids: list[int], labels: Labels) -> Body:
@@ -294,10 +294,10 @@ def _vllm_prompt_body(model: str, ids: list[int], top: int) -> Body:
 
 
 def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
-    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
-    if len(given) != len(ids):
-        raise answers.bad(f"log-probabilities of {len(ids)} tokens", given)
-    rows = [answers.mapping(entries) for entries in given[1:]]
+    places = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
+    if len(places) != len(ids):
+        raise answers.bad(f"log-probabilities of {len(ids)} tokens", places)
+    rows = [answers.mapping(entries) for entries in places[1:]]
     for token, row in zip(ids[1:], rows, strict=True):
         answers.mapping(row.get(str(token)), f"token {token}")
     return [
@@ -339,9 +339,9 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
 
 
 def _sglang_piece(answer: Any) -> Piece:
-    said = answers.mapping(answer)
-    about = answers.mapping(said.get("meta_info"), "meta_info")
-    ids, count = said.get("output_ids"), about.get("completion_tokens")
+    fields = answers.mapping(answer)
+    about = answers.mapping(fields.get("meta_info"), "meta_info")
+    ids, count = fields.get("output_ids"), about.get("completion_tokens")
     end = about.get("finish_reason")
     if isinstance(end, dict) and end.get("type") == "abort":
         words = str(end.get("message") or "no reason given")[:200]
@@ -349,7 +349,7 @@ def _sglang_piece(answer: Any) -> Piece:
     top = answers.array(about.get("output_top_logprobs") or [], "the likeliest tokens")
     return Piece(
         None if ids is None else answers.token_ids(ids),
-        answers.text(said.get("text") or ""),
+        answers.text(fields.get("text") or ""),
         [lp for lp, _ in _triples(about.get("output_token_logprobs") or [])],
         [_by_id(row or []) for row in top],
         _reason(answers.mapping(end, "a reason").get("type")) if end is not None else "",
@@ -373,8 +373,8 @@ _ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
 
 
 def _sglang_labels(model: str, ids: list[int], labels: Labels) -> Body:
-    asked = {"return_logprob": True, "token_ids_logprob": list(labels)}
-    return _sglang_body(ids, _ONE_DRAW) | asked
+    flags = {"return_logprob": True, "token_ids_logprob": list(labels)}
+    return _sglang_body(ids, _ONE_DRAW) | flags
 
 
 def _sglang_label_probs(answer: Any) -> LogProbs:
@@ -384,8 +384,8 @@ def _sglang_label_probs(answer: Any) -> LogProbs:
 
 
 def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
-    asked = {"return_logprob": True, "logprob_start_len": 0}
-    return _sglang_body(ids, _ONE_DRAW) | asked | ({"top_logprobs_num": top} if top else {})
+    flags = {"return_logprob": True, "logprob_start_len": 0}
+    return _sglang_body(ids, _ONE_DRAW) | flags | ({"top_logprobs_num": top} if top else {})
 
 
 def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
@@ -393,14 +393,14 @@ def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
     rows = answers.array(about.get("input_token_logprobs"), "log-probabilities of a prompt")
     if len(rows) != len(ids):
         raise answers.bad(f"log-probabilities of {len(ids)} tokens", rows)
-    found = _triples(rows[1:])
-    if [token for _, token in found] != list(ids[1:]):
+    own_tokens = _triples(rows[1:])
+    if [token for _, token in own_tokens] != list(ids[1:]):
         raise answers.bad("log-probabilities of the prompt's own tokens", rows)
     likeliest = answers.array(about.get("input_top_logprobs") or [], "the likeliest tokens")
-    tops = [_by_id(row or []) for row in likeliest[1:]] or [{} for _ in found]
-    if len(tops) != len(found):
+    tops = [_by_id(row or []) for row in likeliest[1:]] or [{} for _ in own_tokens]
+    if len(tops) != len(own_tokens):
         raise answers.bad(f"the likeliest tokens at {len(rows)} places", likeliest)
-    return [{**top, token: own} for top, (own, token) in zip(tops, found, strict=True)]
+    return [{**top, token: own} for top, (own, token) in zip(tops, own_tokens, strict=True)]
 
 
 _LLAMA_CHAIN: Body = {
@@ -452,16 +452,16 @@ def _llama_sample(model: str, ask: Ask) -> Body:
 
 
 def _llama_piece(answer: Any) -> Piece:
-    said = answers.mapping(answer)
-    ids, probs = said.get("tokens"), said.get("completion_probabilities") or []
+    fields = answers.mapping(answer)
+    ids, probs = fields.get("tokens"), fields.get("completion_probabilities") or []
     entries = [answers.mapping(each) for each in answers.array(probs, "log-probabilities")]
     return Piece(
         None if ids is None else answers.token_ids(ids),
-        answers.text(said.get("content") or ""),
+        answers.text(fields.get("content") or ""),
         [answers.log_probability(entry.get("logprob")) for entry in entries],
         [],
-        _reason(said.get("stop_type")) if said.get("stop") else "",
-        answers.count(said.get("tokens_predicted")),
+        _reason(fields.get("stop_type")) if fields.get("stop") else "",
+        answers.count(fields.get("tokens_predicted")),
     )
 
 
@@ -486,11 +486,11 @@ def _llama_label_probs(answer: Any) -> LogProbs:
         answers.mapping(answer).get("completion_probabilities"), "probabilities of labels"
     )
     row = answers.mapping(answers.only(rows, "one generated token"))
-    found: LogProbs = {}
+    log_probs: LogProbs = {}
     for each in answers.array(row.get("top_probs"), "probabilities of labels"):
         entry = answers.mapping(each)
-        found[answers.token_id(entry.get("id"))] = answers.log_of(entry.get("prob"))
-    return found
+        log_probs[answers.token_id(entry.get("id"))] = answers.log_of(entry.get("prob"))
+    return log_probs
 
 
 VLLM = Dialect(
@@ -549,9 +549,11 @@ TRTLLM = Dialect(
 DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
 
 
-def log_probs_of(found: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:
-    """What was found of each label, by its id or its text; None where it is not there."""
-    return [found.get(label, found.get(text)) for label, text in zip(labels, texts, strict=True)]
+def log_probs_of(log_probs: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:
+    """The log-probability of each label, by its id or its text; None where it is not there."""
+    return [
+        log_probs.get(label, log_probs.get(text)) for label, text in zip(labels, texts, strict=True)
+    ]
 
 
 def require_ids(piece: Piece, vocabulary: int) -> list[int]:

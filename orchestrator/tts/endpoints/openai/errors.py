@@ -36,13 +36,13 @@ def error_of_answer(
 ) -> EndpointError:
     """What an answer other than 200 means for the one request that it answers."""
     words = words_of(body)
-    said = f"The server at {address} answered {path} with status {status}: {words}"
+    message = f"The server at {address} answered {path} with status {status}: {words}"
     if status in _LATE:
-        return EndpointTimeout(said)
-    if status in _PASSING or (status == 500 and any(known in words for known in _ENGINE_DIED)):
+        return EndpointTimeout(message)
+    if status in _PASSING or (status == 500 and any(sign in words for sign in _ENGINE_DIED)):
         seconds = _seconds(headers.get("Retry-After"))
-        return AskedToWait(said, seconds) if seconds else EndpointUnavailable(said)
-    return RequestRefused(said, _HINTS.get(status))
+        return AskedToWait(message, seconds) if seconds else EndpointUnavailable(message)
+    return RequestRefused(message, _HINTS.get(status))
 
 
 _HINTS = {

@@ -78,30 +78,33 @@ class OpenAIGenerator(StreamingGenerator):
             yield await self._once(call) if ids is None else NewTokens(ids, final=True)
             return
         ask, output = replace(self._asked(call), stream=True), self._output(call)
-        given = 0
+        count = 0
         async with aclosing(
             self._http.events(self._server.dialect.path, self._body(ask))
         ) as events:
             async for event in events:
                 piece = self._server.dialect.piece(event)
-                new = self._new_tokens(piece, given, call)
-                given += len(new.ids)
-                taken = output.add(new.ids)
-                final = output.ended or bool(piece.end)
-                if taken or final:
-                    yield NewTokens(new.ids[:taken], new.log_probs[:taken], final, new.top[:taken])
+                new = self._new_tokens(piece, count, call)
+                count += len(new.ids)
+                size = output.add(new.ids)
+                final = output.is_over or bool(piece.end)
+                if size or final:
+                    yield NewTokens(new.ids[:size], new.log_probs[:size], final, new.top[:size])
                 if final:
                     return
         raise EndpointUnavailable(
-            f"The server at {self._http.address} broke an answer off after {given} tokens."
+            f"The server at {self._http.address} broke an answer off after {count} tokens."
         )
 
     async def read(self, call: GenerateCall) -> NewTokens:
         """See endpoints.ReadingGenerator; sent again after a failure that may pass."""
         server, ids, top = self._server, call.input_ids.tolist(), call.top_log_probs
-        if server.dialect.prompts is None or not server.known.prompt_log_probs:
+        if server.dialect.prompts is None or not server.abilities.prompt_log_probs:
             raise FieldRefused("echo", f"this server ({server.dialect.kind})", NO_PROMPTS)
-        path, body = server.dialect.path, server.dialect.prompts.body(server.known.model, ids, top)
+        path, body = (
+            server.dialect.path,
+            server.dialect.prompts.body(server.abilities.model, ids, top),
+        )
         answer = await self._http.patiently(lambda: self._http.post(path, body))
         rows = server.dialect.prompts.read(answer, ids)
         own = (row[token] for token, row in zip(ids[1:], rows, strict=True))
@@ -110,16 +113,16 @@ class OpenAIGenerator(StreamingGenerator):
 
     async def _sibling(self, call: GenerateCall) -> list[int] | None:
         """The output, from a request for several; None where it takes one of its own."""
-        alone = call.log_probs or call.temperature == 0 or not self._server.known.siblings
+        alone = call.log_probs or call.temperature == 0 or not self._server.abilities.siblings
         return None if alone else await self._siblings.ids(call)
 
     async def _draw(self, first: GenerateCall, siblings: Sequence[Answer]) -> None:
         server = self._server
         with suppress(EndpointError):  # a request of its own says it again, or is patient
             ask = replace(self._asked(first), samples=len(siblings))
-            drawn = samples(self._http, server.dialect, server.known.model, ask)
-            async with aclosing(drawn):
-                async for piece in drawn:
+            pieces = samples(self._http, server.dialect, server.abilities.model, ask)
+            async with aclosing(pieces):
+                async for piece in pieces:
                     ids = self._new_tokens(piece, 0, first).ids
                     if not siblings[piece.index].done():
                         siblings[piece.index].set_result(ids[: self._output(first).add(ids)])
@@ -130,8 +133,8 @@ class OpenAIGenerator(StreamingGenerator):
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
-        taken = self._output(call).add(new.ids)
-        return NewTokens(new.ids[:taken], new.log_probs[:taken], True, new.top[:taken])
+        size = self._output(call).add(new.ids)
+        return NewTokens(new.ids[:size], new.log_probs[:size], True, new.top[:size])
 
     async def _whole(self, ask: Ask, output: Output) -> Piece:
         if self._server.dialect.read_streamed:
@@ -159,13 +162,13 @@ class OpenAIGenerator(StreamingGenerator):
                 if piece.so_far is not None and piece.so_far > len(ids):
                     return None
                 output.add(piece.ids or ())
-                ended = output.ended or any(stop in whole.text for stop in ask.stop)
-                if piece.end or (ended and len(ids) < ask.max_tokens):
+                is_over = output.is_over or any(stop in whole.text for stop in ask.stop)
+                if piece.end or (is_over and len(ids) < ask.max_tokens):
                     whole.ids, whole.end = ids, piece.end or "stop"
                     return whole
         raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
 
-    def _new_tokens(self, piece: Piece, given: int, call: GenerateCall) -> NewTokens:
+    def _new_tokens(self, piece: Piece, count: int, call: GenerateCall) -> NewTokens:
         """What a piece adds to the tokens given before."""
         ids = require_ids(piece, self._tokenizer.vocab_size)
         if call.log_probs and len(piece.log_probs) != len(ids):
@@ -175,7 +178,7 @@ class OpenAIGenerator(StreamingGenerator):
             )
         if call.top_log_probs and len(piece.top) != len(ids):
             raise answers.bad(f"the likeliest tokens at {len(ids)} places", piece.top)
-        start = given if given and piece.so_far == len(ids) else 0  # it repeats what was before
+        start = count if count and piece.so_far == len(ids) else 0  # it repeats what was before
         stop = len(ids)
         if piece.end and piece.end not in LIMITS and ids:  # by an end that only the server knows
             last = ids[-1]
@@ -188,10 +191,10 @@ class OpenAIGenerator(StreamingGenerator):
         )
 
     def _body(self, ask: Ask) -> dict[str, object]:
-        return self._server.dialect.sample(self._server.known.model, ask)
+        return self._server.dialect.sample(self._server.abilities.model, ask)
 
     def _asked(self, call: GenerateCall) -> Ask:
-        if call.guide is not None and not self._server.known.grammar:
+        if call.guide is not None and not self._server.abilities.grammar:
             raise RequestRefused(
                 self._cannot("hold an output to a grammar"),
                 hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
@@ -200,7 +203,7 @@ class OpenAIGenerator(StreamingGenerator):
         name = f"this server ({self._server.dialect.kind})"
         if not self._server.dialect.tops:
             refuse_top(call.top_log_probs, name)
-        ids, context = call.input_ids, self._server.known.context
+        ids, context = call.input_ids, self._server.abilities.context
         most = call.max_new_tokens
         if context is not None:
             most = max(1, min(most, context - len(ids)))
@@ -249,5 +252,5 @@ class OpenAIGenerator(StreamingGenerator):
 
 def _ranked(row: LogProbs, most: int) -> list[tuple[int, float]]:
     """The likeliest tokens that the server names by id; some servers add the drawn one to them."""
-    named = [(token, value) for token, value in row.items() if isinstance(token, int)]
-    return sorted(named, key=lambda each: (-each[1], each[0]))[:most]
+    entries = [(token, value) for token, value in row.items() if isinstance(token, int)]
+    return sorted(entries, key=lambda each: (-each[1], each[0]))[:most]

@@ -139,7 +139,7 @@ class Http:
         closed: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request that was taken, within `total_s` seconds if that is given."""
-        asked = self._opened().request(
+        request = self._opened().request(
             method,
             self._url.joinpath(path.lstrip("/")),
             data=None if body is None else _encode(body | self.every_request),
@@ -148,10 +148,10 @@ class Http:
             allow_redirects=False,
         )
         try:
-            async with await self._heard(asked) as answer:
+            async with await self._heard(request) as answer:
                 if answer.status != 200:
-                    said = self._hidden(await self._whole(answer, path))
-                    raise error_of_answer(self.address, path, answer.status, said, answer.headers)
+                    text = self._hidden(await self._whole(answer, path))
+                    raise error_of_answer(self.address, path, answer.status, text, answer.headers)
                 yield answer
         except aiohttp.ConnectionTimeoutError:
             raise EndpointUnavailable(f"Nothing answers at {self.address}.") from None

@@ -23,17 +23,17 @@ class Output:
         self._end_ids, self._words, self._limit = end_ids, words, limit
         self._last_ids = frozenset[int]().union(*(each.last_ids for each in words))
         self._ids: list[int] = []
-        self.ended = limit < 1
+        self.is_over = limit < 1
 
     def add(self, ids: Sequence[int]) -> int:
-        """How many of these further ids belong to it; `ended` says whether it ends with them."""
-        for taken, token in enumerate(ids):
-            if self.ended or token in self._end_ids:
-                self.ended = True
-                return taken
+        """How many of these further ids belong to it; `is_over` says whether it ends with them."""
+        for size, token in enumerate(ids):
+            if self.is_over or token in self._end_ids:
+                self.is_over = True
+                return size
             self._ids.append(token)
             last = len(self._ids) - 1
-            self.ended = last + 1 >= self._limit or (
+            self.is_over = last + 1 >= self._limit or (
                 token in self._last_ids and any(w.end(self._ids, last) for w in self._words)
             )
         return len(ids)

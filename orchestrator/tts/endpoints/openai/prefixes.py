@@ -17,7 +17,7 @@ from .server import OpenAIServer
 
 _ROUNDS = 3
 _MOST_TOKENS = 2048
-"""Of a prompt: long enough that computing it takes a time that can be told from noise."""
+"""Most tokens of a prompt: computing so many takes a time that can be told from noise."""
 _IDS = range(10, 500)
 """Tokens that any vocabulary has."""
 _SHORTER = 0.7
@@ -45,9 +45,9 @@ async def prefix_reuse(server: OpenAIServer, context: int) -> PrefixReuse:
         prompt = random.choices(_IDS, k=size)
         seconds, _ = await _first_token(server, [*prompt, _IDS[0]])
         new.append(seconds)
-        seconds, found = await _first_token(server, [*prompt, _IDS[1]])
+        seconds, hits = await _first_token(server, [*prompt, _IDS[1]])
         again.append(seconds)
-        cached += [] if found is None else [found]
+        cached += [] if hits is None else [hits]
     if cached:
         most = max(cached)
         return PrefixReuse(2 * most > size, f"{most:,} of {size:,} tokens came from its cache")
@@ -60,7 +60,7 @@ async def _first_token(server: OpenAIServer, prompt: list[int]) -> tuple[float, 
     """Seconds to one token, and how many of the prompt's came from the cache, if it says so."""
     dialect = server.dialect
     began = time.perf_counter()
-    body = dialect.sample(server.known.model, Ask(prompt, 1, ignore_end=True))
+    body = dialect.sample(server.abilities.model, Ask(prompt, 1, ignore_end=True))
     answer = await server.http.post(dialect.path, body)
     return time.perf_counter() - began, cached_tokens(answer)
 
@@ -75,9 +75,9 @@ def cached_tokens(answer: Any) -> int | None:
         ("meta_info", "cached_tokens"),
         ("timings", "cache_n"),
     ):
-        found = answer
+        value = answer
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        if type(found) is int:
-            return found
+            value = value.get(name) if isinstance(value, dict) else None
+        if type(value) is int:
+            return value
     return None

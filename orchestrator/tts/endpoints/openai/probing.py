@@ -55,8 +55,10 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     hint = _OWNERS.get(served.owner)
     dialect, refusal = await _dialect(http, served.name, hint)
     kind = hint or (dialect or VLLM).kind  # no other kind gives nothing but scores
-    known = Capabilities(kind, served.name, context=served.context, generates=dialect is not None)
-    known = await _about(http, known)
+    capabilities = Capabilities(
+        kind, served.name, context=served.context, generates=dialect is not None
+    )
+    capabilities = await _about(http, capabilities)
     if dialect is None:
         if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
             raise ServerError(
@@ -65,9 +67,9 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
                 hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve complete token ids; "
                 "vLLM's /pooling gives the scores of a verifier with a head.",
             )
-        return replace(known, pooling=True), VLLM
-    known = replace(known, streams=dialect.streams)
-    return await _measured(http, dialect, known), dialect
+        return replace(capabilities, pooling=True), VLLM
+    capabilities = replace(capabilities, streams=dialect.streams)
+    return await _measured(http, dialect, capabilities), dialect
 
 
 async def _models(http: Http) -> list[Served]:
@@ -91,19 +93,19 @@ async def _models(http: Http) -> list[Served]:
 
 
 def _chosen(served: list[Served], model: str | None, address: str) -> Served:
-    named = ", ".join(each.name for each in served[:20]) or "none"
+    names = ", ".join(each.name for each in served[:20]) or "none"
     if model is None:
         if len(served) == 1:
             return served[0]
         raise ServerError(
-            f"The server at {address} serves {len(served)} models: {named}.",
+            f"The server at {address} serves {len(served)} models: {names}.",
             hint="Say which one with model.",
         )
     for each in served:
         if each.name == model:
             return each
     raise ServerError(
-        f"The server at {address} does not serve {model!r}; it serves: {named}.",
+        f"The server at {address} does not serve {model!r}; it serves: {names}.",
         hint="Set model to one of these, or leave it out where there is only one.",
     )
 
@@ -119,8 +121,8 @@ async def _dialect(http: Http, model: str, hint: DialectName | None) -> tuple[Di
     return None, refusals[0]
 
 
-async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabilities:
-    model = known.model
+async def _measured(http: Http, dialect: Dialect, capabilities: Capabilities) -> Capabilities:
+    model = capabilities.model
     wild = Ask(_IDS, 16, seed=7, temperature=1.5, log_probs=True, ignore_end=True)
     others = [
         replace(wild, seed=wild.seed + at, max_tokens=12 + at) for at in range(1, _BESIDE + 1)
@@ -136,14 +138,14 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
     )
     next_ones = [first.ids, *(each.ids for each in several[_BESIDE:])]
     same = bool(first.ids) and first.ids == second.ids
-    held = await _sample(http, dialect, model, Ask(_IDS, 2, guide=_GRAMMAR))
+    guided = await _sample(http, dialect, model, Ask(_IDS, 2, guide=_GRAMMAR))
     free = await _sample(http, dialect, model, Ask(_IDS, 2))
-    grammar = isinstance(held, Piece) and isinstance(free, Piece) and held.ids != free.ids
+    grammar = isinstance(guided, Piece) and isinstance(free, Piece) and guided.ids != free.ids
     labels, prompts = dialect.labels, dialect.prompts
     label_body = labels.body(model, _IDS, _LABELS) if labels else None
     prompt_body = prompts.body(model, _IDS, 0) if prompts else None
     return replace(
-        known,
+        capabilities,
         seeds=same,
         seeds_beside_others=same and all(each.ids == first.ids for each in several[:_BESIDE]),
         siblings=same and isinstance(together, list) and _agree(next_ones, together),
@@ -152,7 +154,7 @@ async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabi
         if labels and await _can(http, dialect.path, label_body, labels.read)
         else "",
         prompt_log_probs=prompts is not None
-        and await _can(http, dialect.path, prompt_body, lambda said: prompts.read(said, _IDS)),
+        and await _can(http, dialect.path, prompt_body, lambda answer: prompts.read(answer, _IDS)),
         grammar=dialect.grammar if grammar else "",
     )
 
@@ -161,8 +163,8 @@ async def _siblings(http: Http, dialect: Dialect, model: str, ask: Ask) -> list[
     """Samples that one request draws; None where it does not."""
     if not dialect.siblings:
         return None
-    drawn = {piece.index: piece.ids or [] async for piece in samples(http, dialect, model, ask)}
-    return [drawn.get(at, []) for at in range(ask.samples)]
+    outputs = {piece.index: piece.ids or [] async for piece in samples(http, dialect, model, ask)}
+    return [outputs.get(at, []) for at in range(ask.samples)]
 
 
 def _agree(alone: Sequence[list[int] | None], together: Sequence[list[int]]) -> bool:
@@ -199,20 +201,22 @@ async def _can(
     return True
 
 
-async def _about(http: Http, known: Capabilities) -> Capabilities:
+async def _about(http: Http, capabilities: Capabilities) -> Capabilities:
     """With its version, and its context where it states one of its own."""
-    if known.kind not in _VERSIONS:
-        return known
-    path, name = _VERSIONS[known.kind]
+    if capabilities.kind not in _VERSIONS:
+        return capabilities
+    path, name = _VERSIONS[capabilities.kind]
     try:
         answer = await http.get(path)
     except EndpointError:
-        return known
+        return capabilities
     if not isinstance(answer, dict):
-        return known
+        return capabilities
     version = answer.get(name)
-    context = known.context or _context(answer)
-    return replace(known, version=version if isinstance(version, str) else "", context=context)
+    context = capabilities.context or _context(answer)
+    return replace(
+        capabilities, version=version if isinstance(version, str) else "", context=context
+    )
 
 
 def _context(answer: dict[str, Any]) -> int | None:

@@ -74,7 +74,7 @@ class OpenAIServer:
         return self._dialect
 
     @property
-    def known(self) -> Capabilities:
+    def abilities(self) -> Capabilities:
         """Its capabilities, now that it has answered."""
         assert self.capabilities is not None, "probe() finds out what a server can do"
         return self.capabilities
@@ -85,14 +85,15 @@ class OpenAIServer:
         Raises EndpointUnavailable if it does not, ServerError with the reason if it cannot be used.
         """
         try:
-            found = await self.http.patiently(lambda: probe(self.http, self._model))
+            self.capabilities, self._dialect = await self.http.patiently(
+                lambda: probe(self.http, self._model)
+            )
         except (EndpointUnavailable, EndpointTimeout) as error:
             raise EndpointUnavailable(
                 error.message,
                 hint=error.hint or "Start it first; the url is the address that it prints.",
             ) from error
-        self.capabilities, self._dialect = found
-        return self.capabilities
+        return self.abilities
 
     def reset_prefix_cache(self) -> bool:
         """Let no further request find the prefixes of earlier ones, without touching those of other
@@ -107,6 +108,6 @@ class OpenAIServer:
         await self.http.aclose()
 
     def __str__(self) -> str:
-        """As errors name it."""
+        """The server as errors name it."""
         kind = f" ({NAMES[self.capabilities.kind]})" if self.capabilities else ""
         return f"The server at {self.http.address}{kind}"

@@ -63,17 +63,17 @@ class Siblings:
         task = asyncio.ensure_future(self._draw(first, waiting))
         self._drawn.add(task)
 
-        def ended(_: object) -> None:
+        def end(_: object) -> None:
             self._drawn.discard(task)
             _leave(waiting)
 
-        def answered(_: object) -> None:
+        def cancel_unawaited(_: object) -> None:
             if all(answer.cancelled() for answer in waiting):
                 task.cancel()
 
-        task.add_done_callback(ended)
+        task.add_done_callback(end)
         for answer in waiting:
-            answer.add_done_callback(answered)
+            answer.add_done_callback(cancel_unawaited)
 
 
 async def samples(
@@ -84,7 +84,7 @@ async def samples(
     Raises EndpointError: also of a server that streams single tokens, which costs more than it
     saves.
     """
-    begun = dict[int, Piece]()
+    latest = dict[int, Piece]()
     path, body = dialect.path, dialect.sample(model, ask)
     async with aclosing(http.events(path, body)) as events:
         async for event in events:
@@ -93,13 +93,13 @@ async def samples(
                 continue  # it counts tokens
             if piece.index >= ask.samples:
                 raise answers.bad(f"one of {ask.samples} samples", piece.index)
-            if before := begun.get(piece.index):
+            if before := latest.get(piece.index):
                 piece.ids = [*(before.ids or ()), *(piece.ids or ())]
                 if not piece.end:
                     raise answers.bad("the end of a sample", event)
             if piece.end:
                 yield piece
-            begun[piece.index] = piece
+            latest[piece.index] = piece
 
 
 def _leave(waiting: Sequence[Answer]) -> None:

@@ -50,11 +50,11 @@ class OpenAIVerifier:
     @cached_property
     def _score(self) -> Callable[[list[int]], Awaitable[float]]:
         """How a dialogue in token ids is scored; raises ServerError."""
-        server, known = self._server, self._server.known
+        server, abilities = self._server, self._server.abilities
         checkpoint, spec = self._tokenizer.checkpoint, self._spec
         head = head_kind(checkpoint, spec)
         if spec.facts.output == "likelihood":
-            if not known.prompt_log_probs:
+            if not abilities.prompt_log_probs:
                 raise ServerError(
                     f"{server} gives no log-probabilities of a prompt, which verifier format "
                     "likelihood is made of.",
@@ -63,13 +63,13 @@ class OpenAIVerifier:
                 )
             return partial(self._likelihood, read_model_config(checkpoint).vocab_size)
         if head != "labels":
-            if not known.pooling:
+            if not abilities.pooling:
                 raise ServerError(
                     f"{server} gives no scores of a head; {checkpoint} judges with a {head} head.",
                     hint="vLLM serves it with --runner pooling.",
                 )
             return self._head
-        if not known.labels:
+        if not abilities.labels:
             raise ServerError(
                 f"{server} gives no log-probabilities of labels, which verifier format "
                 f"{spec.format} is scored by.",
@@ -88,20 +88,20 @@ class OpenAIVerifier:
 
         Where an answer leaves a label out, those of a prompt tell its own.
         """
-        known, reading = self._server.known, self._server.dialect.labels
+        abilities, reading = self._server.abilities, self._server.dialect.labels
         assert reading is not None  # the capabilities say so
-        body = reading.body(known.model, ids, labels)
-        found = reading.read(await self._http.post(self._server.dialect.path, body))
+        body = reading.body(abilities.model, ids, labels)
+        rows = reading.read(await self._http.post(self._server.dialect.path, body))
         texts = [self._tokenizer.token_texts[label] for label in labels]
-        log_probs = log_probs_of(found, labels, texts)
+        log_probs = log_probs_of(rows, labels, texts)
         if None in log_probs:
-            if not known.prompt_log_probs:
+            if not abilities.prompt_log_probs:
                 missing = [
                     text for text, each in zip(texts, log_probs, strict=True) if each is None
                 ]
-                least = math.exp(min(found.values(), default=0.0))
+                least = math.exp(min(rows.values(), default=0.0))
                 raise RequestRefused(
-                    f"The server gives the {len(found)} likeliest tokens alone, and not among "
+                    f"The server gives the {len(rows)} likeliest tokens alone, and not among "
                     f"them: label {' and '.join(map(repr, missing))}. All that follows is a "
                     f"probability of at most {least:.1g}.",
                     _OTHER_SERVERS,
@@ -113,22 +113,22 @@ class OpenAIVerifier:
     async def _likelihood(self, vocabulary: int, ids: list[int]) -> float:
         """The geometric mean of the probabilities of the last step's tokens."""
         tokens, places = last_step(np.asarray(ids), vocabulary)
-        found = await self._prompt(tokens.tolist())
-        known = [each for each in (found[place] for place in places) if each is not None]
-        if not known:
+        log_probs = await self._prompt(tokens.tolist())
+        of_step = [each for each in (log_probs[place] for place in places) if each is not None]
+        if not of_step:
             raise RequestRefused("A dialogue without a step has no likelihood.")
-        return math.exp(math.fsum(known) / len(known))
+        return math.exp(math.fsum(of_step) / len(of_step))
 
     async def _head(self, ids: list[int]) -> float:
         """What a head says of the dialogue's last place: vLLM's /pooling."""
-        asked = {"model": self._server.known.model, "input": [ids], "use_activation": False}
-        return head_score(await self._http.post("/pooling", asked))
+        body = {"model": self._server.abilities.model, "input": [ids], "use_activation": False}
+        return head_score(await self._http.post("/pooling", body))
 
     async def _prompt(self, ids: list[int]) -> list[float | None]:
         """The log-probabilities of a prompt's tokens, None for the first."""
         dialect = self._server.dialect
         assert dialect.prompts is not None  # the capabilities say so
-        body = dialect.prompts.body(self._server.known.model, ids, 0)
+        body = dialect.prompts.body(self._server.abilities.model, ids, 0)
         rows = dialect.prompts.read(await self._http.post(dialect.path, body), ids)
         return [None, *(row[token] for token, row in zip(ids[1:], rows, strict=True))]
 
