@@ -80,7 +80,7 @@ def inert_chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> l
 
 
 def inert_texts(tokenizer: Tokenizer, value: Any, keep: Collection[str] = ()) -> Any:
-    """The same value with every text in it made inert."""
+    """A value with every text in it made inert."""
     inner = partial(inert_texts, tokenizer, keep=keep)
     match value:
         case str():
@@ -100,17 +100,19 @@ def in_known_roles(tokenizer: Tokenizer, messages: Sequence[Message]) -> Sequenc
     """
     if all(each["role"] != "system" for each in messages) or takes_system(tokenizer):
         return messages
-    found: list[Message] = []
-    said: list[str] = []
+    chat: list[Message] = []
+    instructions: list[str] = []
     for message in messages:
         if message["role"] == "system":
-            said += filter(None, (message["content"].strip(),))
+            instructions += filter(None, (message["content"].strip(),))
             continue
-        if message["role"] == "user" and said:
-            message = {**message, "content": "\n\n".join((*said, message["content"]))}
-            said = []
-        found.append(message)
-    return [*found, {"role": "user", "content": "\n\n".join(said)}] if said else found
+        if message["role"] == "user" and instructions:
+            message = {**message, "content": "\n\n".join((*instructions, message["content"]))}
+            instructions = []
+        chat.append(message)
+    if instructions:
+        chat.append({"role": "user", "content": "\n\n".join(instructions)})
+    return chat
 
 
 @lru_cache(maxsize=16)
@@ -129,17 +131,17 @@ def takes_system(tokenizer: Tokenizer) -> bool:
 
 def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> None:
     """Raise MessageLost if a rendered chat does not carry every message in its turn."""
-    if (lost := _lost(messages, text, tokenizer.chat_template)) is not None:
-        last = lost == len(messages) - 1
-        which = "the last message" if last else f"message {lost + 1} of {len(messages)}"
-        what = "the question" if last else f"what the {messages[lost]['role']} has said there"
+    if (place := _first_missing(messages, text, tokenizer.chat_template)) is not None:
+        last = place == len(messages) - 1
+        which = "the last message" if last else f"message {place + 1} of {len(messages)}"
+        what = "the question" if last else f"what the {messages[place]['role']} has said there"
         raise MessageLost(
             tokenizer.checkpoint,
             f"drops or changes {which}, so the model would not see {what}",
         )
 
 
-def _lost(messages: Sequence[Message], text: str, template: str) -> int | None:
+def _first_missing(messages: Sequence[Message], text: str, template: str) -> int | None:
     """The first message that a rendered chat does not carry in its turn; None if it carries all.
 
     A word that switches the model's thinking may be taken out.

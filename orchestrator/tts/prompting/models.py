@@ -22,8 +22,8 @@ from .stop_words import StopWord, delimiter_stop_words
 
 QUESTION = "What is it?"
 """What a deployment's own chat asks, before there are any problems."""
-KEPT = 64
-"""How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""
+MAX_PROMPTS = 64
+"""Prompts whose ids are kept: they are needed when a problem is checked and when it starts."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,10 @@ class Models:
 
         `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
         """
-        asked = deployment.generator
-        generator = Tokenizer(
-            asked.tokenizer_folder, asked.chat_template_kwargs, asked.chat_template
-        )
-        chat = shown_chat(generator, generator_chat(asked, QUESTION))
-        thinking = thinking_of(generator, asked.thinking, chat)
+        role = deployment.generator
+        generator = Tokenizer(role.tokenizer_folder, role.chat_template_kwargs, role.chat_template)
+        chat = shown_chat(generator, generator_chat(role, QUESTION))
+        thinking = thinking_of(generator, role.thinking, chat)
         dialogue = writes = None
         if not text_verifier:
             spec = deployment.verifier_model
@@ -80,7 +78,7 @@ class Models:
         )
 
     def with_context(self, tokens: int) -> Models:
-        """The same models, with a generator whose context holds `tokens` tokens."""
+        """These models, with a generator whose context holds `tokens` tokens."""
         generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
         deployment = self.deployment.model_copy(update={"generator": generator})
         return replace(self, deployment=deployment)
@@ -109,7 +107,7 @@ class Models:
         return continued_thinking(self.generator, self.deployment.generator.thinking, chat)
 
     def asked_with(self, variables: Mapping[str, Any]) -> Models:
-        """The same models with these variables of the generator's chat template.
+        """These models with variables of the generator's chat template.
 
         Raises CheckpointError for one that the template does not read, and where the deployment's
         section on thinking does not go with them.
@@ -118,7 +116,7 @@ class Models:
 
     @cached_property
     def _asked_with(self) -> Callable[[str], Models]:
-        @lru_cache(maxsize=KEPT)
+        @lru_cache(maxsize=MAX_PROMPTS)
         def models(variables: str) -> Models:
             generator = self.generator.with_template_kwargs(json.loads(variables))
             models = replace(self, generator=generator)
@@ -129,15 +127,15 @@ class Models:
 
     @cached_property
     def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None, Thinking | None]]:
-        @lru_cache(maxsize=KEPT)
-        def prompts(asked: Problem) -> tuple[Ids, Ids | None, Thinking | None]:
+        @lru_cache(maxsize=MAX_PROMPTS)
+        def prompts(problem: Problem) -> tuple[Ids, Ids | None, Thinking | None]:
             spec = self.deployment.generator
-            chat = generator_chat(spec, asked.question, asked.history)
+            chat = generator_chat(spec, problem.question, problem.history)
             thinking = self.thinking_in(shown_chat(self.generator, chat))
             prompt = chat_prompt(self.generator, chat, thinking)
-            dialogue = self.dialogue.first(asked.full_question, "") if self.dialogue else None
+            dialogue = self.dialogue.first(problem.full_question, "") if self.dialogue else None
             if self.critic:
-                dialogue = self.critic.prompt(asked.full_question, ())
+                dialogue = self.critic.prompt(problem.full_question, ())
             return prompt, dialogue, thinking
 
         return prompts

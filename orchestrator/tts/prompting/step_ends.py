@@ -58,5 +58,5 @@ def first_step(
 
 def _step_end(ids: Sequence[int], start: int, decode: Decode, delimiter: str) -> int | None:
     """End (exclusive) of the step that begins at `start`, or None if no delimiter follows."""
-    found = end_of(delimiter, ids[start:], decode) if start < len(ids) else None
-    return None if found is None else start + found
+    size = end_of(delimiter, ids[start:], decode) if start < len(ids) else None
+    return None if size is None else start + size

@@ -174,11 +174,11 @@ def _think(context: Context, work: Expand, thinking: Thinking, before: int) -> W
     for _ in range(MOST_BLANKS):
         part.ids = extended(start, writer.ids)
         answer = yield from _answer(context, work, part, behind_thinking=True)
-        written = _joined(models, writer.ids, answer.thoughts, part)
-        if len(written.thoughts) > 1:
-            return written
-        writer.ids = list(written.thoughts[0].token_ids)
-    return Written((*written.thoughts, Thought((), "", Stop.END)), part.tokens)
+        outcome = _joined(models, writer.ids, answer.thoughts, part)
+        if len(outcome.thoughts) > 1:
+            return outcome
+        writer.ids = list(outcome.thoughts[0].token_ids)
+    return Written((*outcome.thoughts, Thought((), "", Stop.END)), part.tokens)
 
 
 def _write_thinking(
