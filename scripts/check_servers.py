@@ -22,17 +22,13 @@ import numpy as np
 from tts.base.errors import TtsError
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import (
-    GenerateCall,
-    ScoreCall,
-    StreamingGenerator,
-    stream_of,
-)
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier
 from tts.endpoints.shaping import FieldRefused, Shaping
+from tts.endpoints.streaming import StreamingGenerator, stream_of
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")

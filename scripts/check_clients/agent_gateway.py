@@ -16,7 +16,8 @@ from typing import Any
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import GenerateCall, NewTokens, StreamingGenerator
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.streaming import NewTokens, StreamingGenerator
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.observability import Recorder

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from tts.base.errors import RequestRefused
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.streaming import NewTokens
 
 
 @dataclass

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from tts.base.errors import RequestRefused
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.shaping import Shaping
+from tts.endpoints.streaming import NewTokens
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
 from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate, score_template
 from tts.engines import wire

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.gateway.app import App
 from tts.gateway.observability import Recorder
 from tts.gateway.output.generation import TextGenerator

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tts.base.errors import RequestRefused
-from tts.endpoints.base import GenerateCall, Generator, NewTokens, stream_of
+from tts.endpoints.base import GenerateCall, Generator
+from tts.endpoints.streaming import NewTokens, stream_of
 from tts.prompting.writing import Written
 from tts.search import ConfidenceWatch, Stop
 

@@ -1,16 +1,16 @@
 """The interface of the two engines, wherever they run.
 
-A generator needs `generate` alone, a verifier `score`. A generator that can hand its tokens over as
-they come has `stream`, too; `stream_of` asks any generator. All may raise an EndpointError:
-RequestRefused says that the request would be refused again, EndpointUnavailable and EndpointTimeout
-that another server, or a later attempt, may answer it.
+A generator needs `generate` alone, a verifier `score`; `streaming` has what hands tokens over as
+they come. All may raise an EndpointError: RequestRefused says that the request would be refused
+again, EndpointUnavailable and EndpointTimeout that another server, or a later attempt, may answer
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +49,6 @@ class GenerateCall:
     """How the distribution is changed before a token is drawn; None: not at all."""
 
 
-@dataclass(slots=True)
-class NewTokens:
-    """The new part of an output."""
-
-    ids: list[int]
-    log_probs: list[float] = field(default_factory=list)
-    """Natural logarithms, one for each of `ids`, if the call asked for them."""
-    final: bool = False
-    """Whether the output ends here. The end of the iteration says so, too."""
-    top: list[list[tuple[int, float]]] = field(default_factory=list)
-    """The likeliest tokens at the place of each, the likeliest first, if the call asked for them.
-    """
-
-
 class Generator(Protocol):
     """The engine that writes."""
 
@@ -72,37 +58,6 @@ class Generator(Protocol):
         Fewer than `max_new_tokens` unless the limit ended it. Raises EndpointError; cancelling
         the awaiting task cancels the request on the engine.
         """
-
-
-@runtime_checkable
-class StreamingGenerator(Generator, Protocol):
-    """A generator that hands tokens over while it writes.
-
-    A class that inherits from it and has `stream` gets `generate`.
-    """
-
-    def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-        """The new token ids as they come, one or several at a time.
-
-        All together they are what `generate` returns. Raises EndpointError: what was given before
-        stands, and a caller may go on after it elsewhere. Closing the iterator (`aclose`) cancels
-        the request on the engine.
-        """
-
-    async def generate(self, call: GenerateCall) -> list[int]:
-        """All that `stream` gives."""
-        return [token async for new in self.stream(call) for token in new.ids]
-
-
-def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-    """The stream of a generator; one that has only `generate` gives its output in one piece."""
-    if isinstance(generator, StreamingGenerator):
-        return generator.stream(call)
-    return _whole(generator, call)
-
-
-async def _whole(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-    yield NewTokens(await generator.generate(call), final=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import Protocol, runtime_checkable
 
 from tts.build.spec import Role
 
-from .base import GenerateCall, Generator, NewTokens, StreamingGenerator, Verifier
+from .base import GenerateCall, Generator, Verifier
+from .streaming import NewTokens, StreamingGenerator
 
 
 @runtime_checkable

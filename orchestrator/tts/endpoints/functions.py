@@ -24,16 +24,9 @@ from typing import Any
 from tts.base.errors import ConfigError, FunctionError, RequestRefused, TtsError
 from tts.build.tokenizer import Tokenizer
 
-from .base import (
-    GenerateCall,
-    Generator,
-    NewTokens,
-    ScoreCall,
-    StreamingGenerator,
-    Verifier,
-    VerifierResult,
-)
+from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from .shaping import FieldRefused, shaped
+from .streaming import NewTokens, StreamingGenerator
 
 ChainToScore = tuple[str, list[str]]
 """A question and the steps of a chain."""

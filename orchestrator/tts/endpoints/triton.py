@@ -17,8 +17,9 @@ from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
 from tts.engines.responses import first_probability
 
-from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
+from .base import GenerateCall, ScoreCall, VerifierResult
 from .shaping import refuse_top, shaped
+from .streaming import NewTokens, StreamingGenerator
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,

@@ -20,7 +20,7 @@ import numpy as np
 from tts.base.errors import EndpointError
 from tts.engines import wire
 
-from .base import NewTokens
+from .streaming import NewTokens
 from .tick_batcher import TickBatcher
 from .triton_errors import ErrorAnswer
 from .triton_requests import Encode, RequestRow, RequestTemplate, stop_request

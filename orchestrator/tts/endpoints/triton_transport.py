@@ -17,9 +17,9 @@ from tritonclient.grpc import service_pb2
 
 from tts.base.owner import require_unforked
 
-from .base import NewTokens
 from .heartbeat import Heartbeat
 from .retry import PATIENCE_S, Restarts, retried
+from .streaming import NewTokens
 from .triton_errors import Translation
 from .triton_requests import RequestRow
 from .triton_stream import Sample, Streams

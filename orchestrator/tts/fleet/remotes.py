@@ -27,8 +27,9 @@ from tts.build.spec.remote import key_in
 from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation
-from tts.endpoints.base import StreamingGenerator, Verifier
+from tts.endpoints.base import Verifier
 from tts.endpoints.connection import Connection
+from tts.endpoints.streaming import StreamingGenerator
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine

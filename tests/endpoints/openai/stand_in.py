@@ -12,9 +12,10 @@ import numpy as np
 from aiohttp import web
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import GenerateCall, stream_of
+from tts.endpoints.base import GenerateCall
 from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.server import OpenAIServer
+from tts.endpoints.streaming import stream_of
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKENIZER = Tokenizer(ROOT / "engines" / "checkpoints" / "demo-generator")

@@ -27,11 +27,11 @@ from tts.base.errors import (
     RequestRefused,
     ServerError,
 )
-from tts.endpoints.base import stream_of
 from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.shaping import Shaping
+from tts.endpoints.streaming import stream_of
 
 KINDS = ("vllm", "llama")
 

@@ -18,7 +18,7 @@ from tests.gateway.in_process import (
     serving,
 )
 
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.lab.simulation.virtual_time import run_virtual
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}

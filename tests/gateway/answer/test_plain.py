@@ -7,7 +7,7 @@ import pytest
 from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import CHAT, TEXT, Streams, answers, chunks_of
 
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.gateway.answer.completions import _conversation
 from tts.gateway.openai.messages import ChatMessage
 

@@ -15,7 +15,7 @@ from tests.gateway.in_process import (
 )
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.gateway.safety import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3."}

@@ -7,7 +7,7 @@ from tests.endpoints.scripted import ScriptedVerifier
 from tests.gateway.in_process import TEXT, answers, chunks_of
 
 from tts.base.errors import EndpointUnavailable
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.engines.wire import EBNF, Guide
 from tts.fleet.replicas import EnginePair, Replicas
 from tts.gateway.observability import ServedRequest

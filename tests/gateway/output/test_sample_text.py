@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers
 
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 from tts.gateway.output.sample_text import (
     ByteDetokenizer,
     MarkingDetokenizer,

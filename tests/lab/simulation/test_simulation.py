@@ -17,7 +17,8 @@ from tts.base.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import Gpu, Sharing
 from tts.driver import Driver
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.streaming import NewTokens
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
 from tts.lab.simulation.scenario import digest_of, problems, search_of, simulate

@@ -13,12 +13,9 @@ from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 from tts.engines.generate_request import StopWords
 
-from ..base import (
-    GenerateCall,
-    NewTokens,
-    StreamingGenerator,
-)
+from ..base import GenerateCall
 from ..shaping import NO_PROMPTS, FieldRefused, refuse_top, shaped
+from ..streaming import NewTokens, StreamingGenerator
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .outputs import Output, Word

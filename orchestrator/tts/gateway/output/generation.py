@@ -14,8 +14,9 @@ import numpy as np
 
 from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
-from tts.endpoints.base import GenerateCall, NewTokens
+from tts.endpoints.base import GenerateCall
 from tts.endpoints.shaping import Shaping
+from tts.endpoints.streaming import NewTokens
 from tts.engines.wire import Guide
 from tts.fleet.endpoints import routed_reading, routed_stream
 from tts.fleet.replicas import Replicas

@@ -18,7 +18,7 @@ from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
 from tts.build.token_texts import token_texts
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import NewTokens
+from tts.endpoints.streaming import NewTokens
 
 from ..safety import TextStream
 

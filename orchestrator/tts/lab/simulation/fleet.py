@@ -12,7 +12,8 @@ import numpy as np
 from tts.build.spec import Deployment, EngineSpec, Role, VerifierRole
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall, VerifierResult
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.streaming import NewTokens
 from tts.endpoints.together import together
 from tts.engines.simulated import (
     GPUS,

@@ -4,7 +4,8 @@ import asyncio
 
 import numpy as np
 
-from tts.endpoints.base import GenerateCall, NewTokens, StreamingGenerator, stream_of
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.streaming import NewTokens, StreamingGenerator, stream_of
 
 CALL = GenerateCall(np.int32([1, 2]), 9, 1, 0.8, 1.0, stop_at_step=False)
 

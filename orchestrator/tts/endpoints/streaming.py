@@ -1,0 +1,54 @@
+"""Generators that hand their tokens over while they write: a search does without them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from .base import GenerateCall, Generator
+
+
+@dataclass(slots=True)
+class NewTokens:
+    """The new part of an output."""
+
+    ids: list[int]
+    log_probs: list[float] = field(default_factory=list)
+    """Natural logarithms, one for each of `ids`, if the call asked for them."""
+    final: bool = False
+    """Whether the output ends here. The end of the iteration says so, too."""
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
+    """The likeliest tokens at the place of each, the likeliest first, if the call asked for them.
+    """
+
+
+@runtime_checkable
+class StreamingGenerator(Generator, Protocol):
+    """A generator that hands tokens over while it writes.
+
+    A class that inherits from it and has `stream` gets `generate`.
+    """
+
+    def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """The new token ids as they come, one or several at a time.
+
+        All together they are what `generate` returns. Raises EndpointError: what was given before
+        stands, and a caller may go on after it elsewhere. Closing the iterator (`aclose`) cancels
+        the request on the engine.
+        """
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """All that `stream` gives."""
+        return [token async for new in self.stream(call) for token in new.ids]
+
+
+def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+    """The stream of a generator; one that has only `generate` gives its output in one piece."""
+    if isinstance(generator, StreamingGenerator):
+        return generator.stream(call)
+    return _whole(generator, call)
+
+
+async def _whole(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+    yield NewTokens(await generator.generate(call), final=True)
