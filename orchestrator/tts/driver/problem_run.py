@@ -54,12 +54,12 @@ class ProblemRun:
         self.speculation = Speculation(submission, search, context, self._answers, trust)
         self._scheduler = scheduler
         self._dispatcher = dispatcher
-        self._scores = SharedScores(self._resumed.scores)
+        self._scores = scores = SharedScores(self._resumed.scores)
         self._reuse = PrefixReuse(context)
         self._steps = PrefixGate(scheduler, lambda job: isinstance(job.work, Prefetch))
-        # a critique would hold the others up until it is written
+        # a critique would hold the others up until it is written; no cycle through the run
         shares = not context.models.deployment.critiques
-        self._judgements = PrefixGate(scheduler, lambda job: shares and self._scores.empty)
+        self._judgements = PrefixGate(scheduler, lambda job: shares and scores.empty)
 
     @property
     def problem_id(self) -> str:
