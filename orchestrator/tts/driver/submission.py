@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tts.base.errors import DeadlineExceeded
 from tts.problem import Problem
@@ -45,15 +45,8 @@ class Submission:
         self.outcome.cancel()
 
 
-class Stop(Protocol):
-    """`Driver.stop`."""
-
-    def __call__(self, submission: Submission, *, late: DeadlineExceeded) -> None:
-        """End a search with its result so far, or with this error."""
-
-
-def set_deadline(submission: Submission, seconds: float, stop: Stop) -> None:
-    """Stop a submission after so many seconds unless it has ended by then."""
+def set_deadline(submission: Submission, seconds: float, stop: Callable[..., None]) -> None:
+    """Stop a submission by `Driver.stop` after so many seconds, unless it has ended by then."""
     late = DeadlineExceeded(
         f"Problem {submission.problem.id} was not solved within {seconds:g} s.",
         hint="Give it more time, or a smaller n.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import timeout
-from types import TracebackType
+from typing import Any
 
 from tts.base.errors import EndpointTimeout
 from tts.build.spec import ANSWER_TIMEOUT_S
@@ -54,15 +54,10 @@ class _Limited:
         await self._timeout.__aenter__()
         self._alarm = self._loop.call_later(self._limit_s, self._ring)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         self._alarm.cancel()
         try:
-            await self._timeout.__aexit__(kind, error, traceback)
+            await self._timeout.__aexit__(*error)
         except TimeoutError:
             raise EndpointTimeout(
                 f"{self._heartbeat.who} has answered nothing for {self._limit_s:g} s.",

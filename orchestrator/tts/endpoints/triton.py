@@ -29,7 +29,6 @@ from .triton_requests import (
     generate_template,
     score_template,
 )
-from .triton_resets import reset_caches
 from .triton_scores import ScoreRows, output_of
 from .triton_stream import Sample
 from .triton_transport import Transport
@@ -108,7 +107,7 @@ class TritonConnection(Transport):
         False if one of them holds requests. Raises EndpointError.
         """
         scoring = set() if self._verifier_writes else {self._models["verifier"]}
-        return await reset_caches(self, {*self._models.values()} - scoring, scoring)
+        return await self.reset_caches({*self._models.values()} - scoring, scoring)
 
     async def _score_once(self, row: RequestRow) -> float:
         if self._verifier_writes:

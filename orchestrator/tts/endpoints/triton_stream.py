@@ -246,10 +246,8 @@ class _Stream:
         """Send one more request, for several samples."""
         first = self._add([sample for _, sample in rows])
         self._last_rows[first] = self._next - 1
-        requests = [row for row, _ in rows]
-        self._outbox.put_nowait(
-            template.encode_rows(wire.rows_id(self._name, first), first, requests)
-        )
+        number, requests = wire.rows_id(self._name, first), [row for row, _ in rows]
+        self._outbox.put_nowait(template.encode_rows(number, first, requests))
 
     def _add(self, samples: list[Sample]) -> int:
         """The number of the first of the samples of one more request."""

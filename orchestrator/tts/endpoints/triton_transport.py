@@ -8,7 +8,7 @@ behind the long prompts of a search.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from functools import lru_cache, partial
 from typing import Any, Self, TypeVar
 
@@ -20,9 +20,12 @@ from tts.base.owner import require_unforked
 from .heartbeat import Heartbeat
 from .retry import PATIENCE_S, Restarts, retried
 from .streaming import NewTokens
-from .triton_errors import Translation
-from .triton_requests import RequestRow
+from .triton_errors import Translation, all_reset
+from .triton_requests import RequestRow, reset_request
 from .triton_stream import Sample, Streams
+
+RESET_TIMEOUT_S = 1800.0
+"""A reset opens the engine anew, which takes as long as when the server started."""
 
 TOKEN_STREAMS = 16
 """Streams of tokens that take requests at a time. gRPC reads the messages of a stream one after the
@@ -115,6 +118,27 @@ class Transport:
                         return
             finally:
                 sample.cancel()
+
+    async def reset_caches(self, writing: Collection[str], scoring: Collection[str]) -> bool:
+        """Whether all models have empty prefix caches again; False if one holds requests.
+
+        `scoring` are the models that give scores alone. Raises EndpointError.
+        """
+        streams = self.whole.streams
+        return await all_reset(
+            *(
+                self.sample(
+                    model,
+                    partial(streams(model).start, partial(reset_request, model), whole=True),
+                    RESET_TIMEOUT_S,
+                )
+                for model in writing
+            ),
+            *(
+                self.infer(model, reset_request(model, scored=True), RESET_TIMEOUT_S)
+                for model in scoring
+            ),
+        )
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of `attempt`, which is made again while the server may come back."""

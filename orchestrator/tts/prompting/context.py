@@ -141,7 +141,10 @@ class Context:
 
     def score_key(self, node: NodePath) -> bytes:
         """The key of a node's score: nodes with the same key have the same score."""
-        return self._key(self._nodes[node])
+        record = self._nodes[node]
+        if self.models.takes_text:
+            return "\0".join((*_steps(record), _text(record))).encode()
+        return self._dialogue(record).tobytes()
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens of the chain that the verifier reads for the score of `node`."""
@@ -195,11 +198,6 @@ class Context:
                 above.dialogues_below[step] = ids
             node.dialogue = ids
         return node.dialogue
-
-    def _key(self, node: _Node) -> bytes:
-        if self.models.takes_text:
-            return "\0".join((*_steps(node), _text(node))).encode()
-        return self._dialogue(node).tobytes()
 
 
 def _text(node: _Node) -> str:

@@ -549,11 +549,9 @@ TRTLLM = Dialect(
 DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
 
 
-def log_probs_of(log_probs: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:
+def log_probs_of(row: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:
     """The log-probability of each label, by its id or its text; None where it is not there."""
-    return [
-        log_probs.get(label, log_probs.get(text)) for label, text in zip(labels, texts, strict=True)
-    ]
+    return [row.get(label, row.get(text)) for label, text in zip(labels, texts, strict=True)]
 
 
 def require_ids(piece: Piece, vocabulary: int) -> list[int]:

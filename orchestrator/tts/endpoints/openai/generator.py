@@ -98,12 +98,10 @@ class OpenAIGenerator(StreamingGenerator):
         server, ids, top = self._server, call.input_ids.tolist(), call.top_log_probs
         if server.dialect.prompts is None or not server.abilities.prompt_log_probs:
             raise FieldRefused("echo", f"this server ({server.dialect.kind})", NO_PROMPTS)
-        path, body = (
-            server.dialect.path,
-            server.dialect.prompts.body(server.abilities.model, ids, top),
-        )
+        path, prompts = server.dialect.path, server.dialect.prompts
+        body = prompts.body(server.abilities.model, ids, top)
         answer = await self._http.patiently(lambda: self._http.post(path, body))
-        rows = server.dialect.prompts.read(answer, ids)
+        rows = prompts.read(answer, ids)
         own = (row[token] for token, row in zip(ids[1:], rows, strict=True))
         ranked = [[], *(_ranked(row, top) for row in rows)] if top else []
         return NewTokens(ids, [math.nan, *own], top=ranked)

@@ -55,9 +55,8 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     hint = _OWNERS.get(served.owner)
     dialect, refusal = await _dialect(http, served.name, hint)
     kind = hint or (dialect or VLLM).kind  # no other kind gives nothing but scores
-    capabilities = Capabilities(
-        kind, served.name, context=served.context, generates=dialect is not None
-    )
+    generates = dialect is not None
+    capabilities = Capabilities(kind, served.name, context=served.context, generates=generates)
     capabilities = await _about(http, capabilities)
     if dialect is None:
         if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
