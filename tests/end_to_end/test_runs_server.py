@@ -22,7 +22,7 @@ from tests.end_to_end.commands import (
 from tts.base.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.endpoints import retry, triton
+from tts.endpoints import retry, triton_transport
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.lab.bench.single_run import plan_of
@@ -213,7 +213,8 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     would have been given up.
     """
     if victim == "server":
-        monkeypatch.setattr(triton, "PATIENCE_S", 2.0)  # gRPC connects again once a second
+        # gRPC connects again once a second
+        monkeypatch.setattr(triton_transport, "PATIENCE_S", 2.0)
     monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
     tts, process = serving
     wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
