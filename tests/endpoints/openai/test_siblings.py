@@ -110,6 +110,6 @@ async def test_a_server_that_does_not_draw_several_at_little_cost_draws_each_alo
 
 async def _draws_alone(stand_in):
     async with opened(stand_in) as (server, generator):
-        assert not server.known.siblings
+        assert not server.abilities.siblings
         assert await several(generator, [7, 8]) == [alone(7), alone(8)]
     assert counts(stand_in) == [1, 1]
