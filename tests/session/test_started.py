@@ -15,7 +15,7 @@ from tests.serving.started import Stage, started_deployment
 from tts.base.errors import ServerError
 from tts.serving.server.lookup import find_server
 from tts.serving.server.services import services_of
-from tts.session import Session
+from tts.session import AsyncSession, Session
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(6)]
 SEARCH = {"strategy": "beam-search", "n": 4, "num_iterations": 3}
@@ -76,6 +76,11 @@ def test_a_pair_that_runs_is_used_by_several_and_ends_with_the_last(stage: Stage
             second.solve(QUESTIONS[0], **SEARCH)
         first.solve(QUESTIONS[0], **SEARCH)
     assert all(find_server(service) is None for service in services_of(deployment))
+
+
+async def test_a_run_on_a_pair_that_runs_can_begin_with_cold_prefixes(stage: Stage):
+    async with AsyncSession(started_deployment()) as session:
+        assert await session.reset_prefix_caches()
 
 
 @pytest.mark.parametrize("roles", [("generator",), ("verifier",), ("generator", "verifier")])

@@ -97,10 +97,10 @@ class Engines:
         """See `AsyncSession.reset_prefix_caches`."""
         connections = [pair.connection for pair in self.replicas.pairs]
         deployment, on_triton = self.models.deployment, self.servers or self.replicas.elastic
-        if deployment.target != "openvino" or deployment.remotes() or deployment.started():
-            return False
         alone = len(deployment.engines()) < 2 and not deployment.shares_engine
-        if on_triton and alone:  # its connection asks both
+        if not (deployment.remotes() or deployment.started()) and (
+            deployment.target != "openvino" or (on_triton and alone)  # its connection asks both
+        ):
             return False
         for connection in connections:
             if connection is None or not await _reset(connection):
