@@ -202,7 +202,7 @@ async def measure(
             report.left_out.append(f"{case.name}: no time")
             continue
         try:
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(left_s + END_S / 2):
                 await measure_case(options, report, case, file)
         except TimeoutError:
             report.failures.append(f"{case.name}: cut off at the end of the time")
