@@ -110,7 +110,8 @@ async def session_scores(
 ) -> list[tuple[float | None, ...]]:
     """The scores of every chain by the session's verifier."""
     scorer = Scorer(session.models, session.endpoints[1], answers_only=False)
-    return [each.scores for each in await session.watched(scorer.score(chains))]
+    async with session.work():
+        return [each.scores for each in await scorer.score(chains)]
 
 
 def by_url(deployment: Deployment, url: str) -> Deployment:

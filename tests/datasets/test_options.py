@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tts.base.errors import DatasetError
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions, Shard, interleaved
-from tts.lab.bench.single_run import dataset_options, problems_of
+from tts.lab.bench.single_run import dataset_options, gather_problems
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
 from tts.session.plan import Plan
@@ -54,8 +54,9 @@ def test_options_that_no_dataset_can_have_are_refused(wrong):
 
 
 def test_one_seed_is_both_unless_two_are_given():
-    assert problems_of(COT)[1] == load_problems("demo", limit=5, seed=7)
-    assert problems_of(replace(COT, dataset_seed=3))[1] == load_problems("demo", limit=5, seed=3)
+    assert gather_problems(COT)[1] == load_problems("demo", limit=5, seed=7)
+    other = replace(COT, dataset_seed=3)
+    assert gather_problems(other)[1] == load_problems("demo", limit=5, seed=3)
 
 
 def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny_deployment):

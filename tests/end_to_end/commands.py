@@ -15,13 +15,13 @@ from tests.commands import prepared
 
 from tts.base import paths
 from tts.build.spec import load_deployment
-from tts.lab.bench.single_run import plan_of
+from tts.lab import campaign
+from tts.lab.bench.single_run import prepare
 from tts.lab.campaign import Campaign
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
 from tts.session import AsyncSession
-from tts.session.run import open_run
 
 
 class Tts:
@@ -115,12 +115,7 @@ def servers(tts):
 def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
 
-    async def running(run):
-        async with Campaign(Observer(), cold=False) as campaign:
-            await campaign.run(run, "problems")
-
-    with open_run(plan, folder) as run:
-        asyncio.run(running(run))
+    campaign.carry_out(Campaign(Observer(), cold=False), {"": (plan, folder)}, folder, "")
     return summary(folder)
 
 
@@ -146,7 +141,7 @@ def built_alone(name, home, said):
 def grown_under_every_schedule(deployment, problems, parameters, folder):
     """Beam search on embedded engines, under each schedule: tree digests and all scores."""
     plans = {
-        schedule: plan_of(
+        schedule: prepare(
             RunConfig(
                 deployment_source=deployment,
                 dataset="demo",
@@ -155,7 +150,8 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
                 parameters=parameters,
                 server="embedded",
             ),
-            problems,
+            Observer(),
+            problems=problems,
         )
         for schedule in get_args(ScheduleName)
     }

@@ -4,7 +4,8 @@ import pytest
 from tests.end_to_end.commands import carry_out, events
 
 from tts.datasets.load import load_problems
-from tts.lab.bench.single_run import plan_of
+from tts.lab.bench.single_run import prepare
+from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.runs.engine_steps import read_step_log
 
@@ -18,9 +19,10 @@ def runs(served, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TTS_HOME", str(served.home))
         problems = load_problems("demo", limit=2)
-        plan = plan_of(
+        plan = prepare(
             RunConfig(deployment_source="demo", dataset="demo", limit=2, parameters={"n": 4}),
-            problems,
+            Observer(),
+            problems=problems,
         )
         for name in ("first", "second"):
             carry_out(plan, folder / name)

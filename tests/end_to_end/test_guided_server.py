@@ -21,7 +21,8 @@ from tts.endpoints.base import GenerateCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator
 from tts.engines.wire import EBNF, Guide
 from tts.grading import extract_answer
-from tts.lab.bench.single_run import plan_of
+from tts.lab.bench.single_run import prepare
+from tts.lab.observer import Observer
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
@@ -75,7 +76,9 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(in_served, tmp_pa
                 parameters=parameters,
             )
             folder = tmp_path / f"{strategy}-{schedule}"
-            digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
+            digests.add(
+                carry_out(prepare(wanted, Observer(), problems=problems), folder)["tree_digest"]
+            )
             found = answers(folder)
             assert len(found) >= 4
             language = Automaton.of(node)

@@ -25,7 +25,8 @@ from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton_transport
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
-from tts.lab.bench.single_run import plan_of
+from tts.lab.bench.single_run import prepare
+from tts.lab.observer import Observer
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
@@ -86,7 +87,7 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(in_served, tmp
                 schedule=schedule,
                 parameters=parameters,
             )
-            plan = plan_of(wanted, problems)
+            plan = prepare(wanted, Observer(), problems=problems)
             folder = tmp_path / f"{name}-{schedule}"
             outcome = carry_out(plan, folder)
             assert outcome["problems"] == limit
@@ -117,7 +118,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
         )
         with start_server(Triton(spec)):
             for caches in ("cold", "warm"):
-                plan = plan_of(wanted, problems)
+                plan = prepare(wanted, Observer(), problems=problems)
                 folder = tmp_path / f"{schedule}-{caches}"
                 outcome = carry_out(plan, folder)
                 assert outcome["problems"] == 50
@@ -126,7 +127,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
         wanted, schedule="decoupled", speculation="always", in_flight=3
     )
     with start_server(Triton(spec)):
-        plan = plan_of(wanted, problems)
+        plan = prepare(wanted, Observer(), problems=problems)
         folder = tmp_path / "speculation"
         outcome = carry_out(plan, folder)
         digests["decoupled", "speculation"] = outcome["tree_digest"]
@@ -218,7 +219,7 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
     tts, process = serving
     wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
-    plan = plan_of(wanted, load_problems("demo", limit=LIMIT))
+    plan = prepare(wanted, Observer(), problems=load_problems("demo", limit=LIMIT))
     folder = tmp_path / "run"
     (server,) = servers(tts)
 

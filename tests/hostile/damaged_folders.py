@@ -28,7 +28,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.cli import app
 from tts.fleet import connecting
 from tts.lab import campaign
-from tts.lab.bench import group_run, single_run
+from tts.lab.bench import single_run
 from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench, run_solve
 from tts.lab.observer import Observer
@@ -134,8 +134,7 @@ def scripted_engines() -> Iterator[None]:
     )
     with contextlib.ExitStack() as patches:
         patches.enter_context(debug_mode(False))  # tests/reports checks charts against their schema
-        for module in (single_run, group_run):
-            patches.enter_context(patch.object(module, "deployment_of", lambda config: spec))
+        patches.enter_context(patch.object(single_run, "deployment_of", lambda config: spec))
         patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
         patches.enter_context(patch.object(connecting, "require_current", lambda deployment: None))
         yield

@@ -16,7 +16,7 @@ from tts.problem import Problem
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession
 from tts.session.plan import Plan
-from tts.session.run import open_run
+from tts.session.solver import Outbox
 from tts.session.strategy import choose
 
 PROBLEMS = tuple(Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4))
@@ -56,40 +56,34 @@ def begin(tiny_deployment, tmp_path, monkeypatch):
         choose("beam-search", tiny_deployment, {"n": 4}),
     )
 
-    def begin(generator, observer, *, resume=False, title="problems", **options):
+    def begin(generator, observer, *, title="problems", **options):
         session = partial(AsyncSession, generator=generator, verifier=ScriptedVerifier())
         monkeypatch.setattr(module, "AsyncSession", session)
         campaign = observer.campaign = Campaign(observer, cold=False)
-
-        async def running(run):
-            async with campaign:
-                await campaign.run(run, title, **options)
-
-        with open_run(plan, tmp_path / "run", resume=resume) as run:
-            done = lambda: "All" if campaign.progress.began else None  # noqa: E731
-            carry_out(running(run), observer, tmp_path / "run", done, "again")
+        folder = tmp_path / "run"
+        carry_out(campaign, {title: (plan, folder)}, folder, "again", **options)
         return campaign.progress
 
     return begin
 
 
 def test_the_observer_sees_one_run_begin_and_end(begin, words):
-    told, results = Told(), []
+    told, outbox = Told(), Outbox()
     generator = ScriptedGenerator(*words)
-    progress = begin(generator, told, title="mine", on_result=results.append)
+    progress = begin(generator, told, title="mine", outbox=outbox)
     assert told.calls[0] == ("began", "mine", 4)
     assert told.calls[-1] == ("ended", 4)
     assert told.calls[-2] == ("changed",)
     assert told.threads == {threading.main_thread()}
     assert (progress.done, progress.judged, progress.began) == (4, 4, True)
-    assert progress.right == sum(result.correct for result in results)
+    assert progress.right == sum(outbox.pop().correct for _ in range(4))
 
 
 def test_a_run_that_fails_ends_for_the_observer_too_and_says_how_to_go_on(begin, words, tmp_path):
     told = Told()
     failing = Failing(ScriptedGenerator(*words), 30, EndpointTimeout("No answer.", hint="Wait."))
     with pytest.raises(EndpointTimeout) as caught:
-        begin(failing, told)
+        begin(failing, told, saved="All")
     assert told.calls[-1][0] == "ended"
     assert caught.value.hint.splitlines() == [
         f"All and saved in {tmp_path / 'run'}.",
@@ -98,7 +92,7 @@ def test_a_run_that_fails_ends_for_the_observer_too_and_says_how_to_go_on(begin,
     ]
     # the generator of a session is named in run.json; the same name continues it
     failing.left = 10**6
-    assert begin(failing, Told(), resume=True).done == 4
+    assert begin(failing, Told()).done == 4
 
 
 def test_a_run_whose_engines_cannot_be_had_has_not_begun(begin, tmp_path, monkeypatch):

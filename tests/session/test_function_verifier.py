@@ -8,7 +8,8 @@ from tests.cli.runner import asked_runs, tts
 from tts.base import paths
 from tts.base.errors import ConfigError
 from tts.build.spec import VerifierCalibration, VerifierFunction, load_deployment
-from tts.lab.bench.single_run import plan_of
+from tts.lab.bench.single_run import prepare
+from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession, Session
 from tts.session.function_files import sources_of
@@ -98,7 +99,7 @@ def test_what_did_not_load_it_searches_with_nothing_else(deployment, endpoints, 
         asyncio.run(opened())
     config = RunConfig(deployment_source=str(file), dataset="demo", limit=1)
     with pytest.raises(ConfigError, match="only if the command names"):
-        plan_of(config, [])
+        prepare(config, Observer(), problems=[])
 
 
 @pytest.mark.parametrize("command", [["bench"], ["solve", QUESTION, "--deployment"]])

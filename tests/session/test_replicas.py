@@ -29,7 +29,7 @@ from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
 from tts.session.plan import Plan
 from tts.session.questions import in_turn
-from tts.session.solver import Outbox, Solver
+from tts.session.solver import Solver
 from tts.session.strategy import choose
 
 PROBLEMS = [Problem(str(number), f"Compute {number} + 1.", "4") for number in range(8)]
@@ -75,17 +75,14 @@ async def solved(
     strategy = choose(BeamSearchConfig(n=4), deployment, {})
     asked = RunConfig(seed=1)
     plan = Plan(asked, deployment, (), strategy, on_step=on_step, on_server=on_server)
-    outbox = Outbox()
+    results = []
     scheduling = policy_of(deployment, "decoupled", problems=at_a_time, **policy)
     async with Drivers(Models.load(deployment), replicas, scheduling, log) as drivers:
         with Solver(plan, drivers, SameText()) as solver:
-            await solver.solve_all(in_turn(problems), outbox)
-    outbox.close()
-    results = {}
-    while (result := await outbox.get()) is not None:
-        assert result.problem.id not in results
-        results[result.problem.id] = result
-    return results
+            await solver.solve_all(in_turn(problems), results.append)
+    by_problem = {result.problem.id: result for result in results}
+    assert len(by_problem) == len(results)
+    return by_problem
 
 
 def solved_on(deployment, *servers, patience_s=10, **options):

@@ -11,7 +11,7 @@ from tts.build import builder
 from tts.build.openvino import target as openvino_target
 from tts.build.spec import load_deployment
 from tts.fleet import connecting, engines, server
-from tts.fleet.server import open_server, while_healthy
+from tts.fleet.server import Work, open_server
 from tts.serving.command.ports import Addresses
 from tts.serving.server import supervise
 from tts.serving.server.triton import Triton
@@ -24,17 +24,17 @@ def healthy():
     """A check that finds nothing wrong."""
 
 
-class Endless:
+async def run(waiting, check=None):
+    async with Work(check):
+        return await waiting
+
+
+async def endless(ends):
     """Work that ends only when it is cancelled."""
-
-    def __init__(self):
-        self.ended = False
-
-    async def __call__(self):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.ended = True
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ends.append("work")
 
 
 def test_the_server_is_looked_at_once_a_second_while_something_runs(monkeypatch):
@@ -44,30 +44,31 @@ def test_the_server_is_looked_at_once_a_second_while_something_runs(monkeypatch)
         looks.append((check, every_s))
         await asyncio.Event().wait()
 
-    async def work():
-        await asyncio.sleep(0)
-        return 7
-
     monkeypatch.setattr(server, "watch", watch)
-    assert asyncio.run(while_healthy(work(), healthy)) == 7
+    assert asyncio.run(run(asyncio.sleep(0, 7), healthy)) == 7
     assert looks == [(healthy, 1.0)]
 
 
 def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
-    work = Endless()
+    ends = []
 
     def dead():
         raise ServerError("It died.")
 
-    with pytest.raises(ServerError, match="died"):
-        asyncio.run(while_healthy(work(), dead))
-    assert work.ended
+    async def go():
+        with pytest.raises(ServerError, match="died"):
+            await run(endless(ends), dead)
+        await asyncio.sleep(0)  # the task that did the work goes on
+        return asyncio.all_tasks() == {asyncio.current_task()}
+
+    assert asyncio.run(go())
+    assert ends == ["work"]
 
 
 def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
     died = threading.Event()
 
-    async def work():
+    async def fail():
         died.set()
         raise EndpointUnavailable("Nothing answers.")
 
@@ -76,25 +77,37 @@ def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
             raise ServerError("The stub died.")
 
     with pytest.raises(ServerError, match="stub"):
-        asyncio.run(while_healthy(work(), check))
+        asyncio.run(run(fail(), check))
     with pytest.raises(EndpointUnavailable, match="Nothing answers"):
-        asyncio.run(while_healthy(work(), healthy))
+        asyncio.run(run(fail(), healthy))
 
 
-def test_cancelling_ends_what_runs():
-    work = Endless()
+@pytest.mark.parametrize("check", [None, healthy])
+def test_cancelling_ends_what_runs_with_or_without_an_end_from_outside(check):
+    ends = []
 
-    async def go():
-        task = asyncio.ensure_future(while_healthy(work(), healthy))
+    async def go(end):
+        work = None
+
+        async def block():
+            nonlocal work
+            async with Work(check) as work:
+                await endless(ends)
+
+        task = asyncio.ensure_future(block())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        if end:
+            work.end(SessionError("It is over."))
+        if end != "end":
+            task.cancel()
+        with pytest.raises(SessionError if end == "end" else asyncio.CancelledError):
             await task
+        assert work.over.done()
         return asyncio.all_tasks() == {asyncio.current_task()}
 
-    assert asyncio.run(go())
-    assert work.ended
+    assert all(asyncio.run(go(end)) for end in ("", "end", "end and cancel"))
+    assert ends == ["work"] * 3
 
 
 def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, home, tiny_deployment):

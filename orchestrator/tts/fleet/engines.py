@@ -95,17 +95,15 @@ class Engines:
 
     async def reset_prefix_caches(self) -> bool:
         """See `AsyncSession.reset_prefix_caches`."""
-        connections = [pair.connection for pair in self.replicas.pairs]
-        deployment, on_triton = self.models.deployment, self.servers or self.replicas.elastic
-        alone = len(deployment.engines()) < 2 and not deployment.shares_engine
-        if not (deployment.remotes() or deployment.started()) and (
-            deployment.target != "openvino" or (on_triton and alone)  # its connection asks both
-        ):
+        deployment = self.models.deployment
+        compiled, shares_engine = deployment.engines(), deployment.shares_engine
+        on_triton = self.servers or self.replicas.elastic
+        if compiled and (deployment.target != "openvino" or self.remotes):
             return False
-        for connection in connections:
-            if connection is None or not await _reset(connection):
-                return False
-        return True
+        if len(compiled) == 1 and on_triton and not shares_engine:  # its connection asks both
+            return False
+        connections = [pair.connection for pair in self.replicas.pairs]
+        return all([each is not None and await _reset(each) for each in connections])
 
     def pair(self, name: str, beside: Connection | None, number: int = 0) -> EnginePair:
         """The pair of a replica, counted from 0; `beside` leads to the engines of ours."""
@@ -331,6 +329,8 @@ async def _command(deployment: Deployment, say: Callable[[str], None]) -> Verifi
 
 
 async def _reset(connection: Connection) -> bool:
+    if isinstance(connection, RemoteConnection):
+        return await connection.reset_prefix_caches()
     for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
         await asyncio.sleep(wait)
         if await connection.reset_prefix_caches():

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, Self
 
 from tts.base.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
@@ -29,7 +29,6 @@ HEALTH_CHECK_S = 1.0
 _LOOK_S = 0.05
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -187,25 +186,48 @@ def _start(
     return Server(found.addresses, own.check, stop, True, own.comes_back)
 
 
-async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:
-    """Run to the end as long as `check`, called once a second, does not raise.
+class Work:
+    """A block of a task that ends when a server dies, or when somebody ends it from outside.
 
-    Its exception ends the run, and replaces an endpoint's error.
+    It then raises the error that says why; a server that has died also explains the error of an
+    endpoint. An async context manager.
     """
-    run = asyncio.ensure_future(running)
-    health = asyncio.ensure_future(watch(check, HEALTH_CHECK_S))
-    try:
-        await asyncio.wait({run, health}, return_when=asyncio.FIRST_COMPLETED)
-        if not run.done():
-            health.result()
-        return run.result()
-    except EndpointError:
-        check()  # says which process died, if one did; else the request's own error stands
-        raise
-    finally:
-        for task in (run, health):
-            task.cancel()
-        await asyncio.wait({run, health})
+
+    def __init__(self, check: Callable[[], None] | None = None) -> None:
+        """`check` is called once a second, in a thread; it raises for a server that has died."""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the block is left."""
+        self._check = check
+        self._error: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None  # this is a coroutine
+        self._task, self._cancelling = task, task.cancelling()
+        self._watch = self._check and asyncio.ensure_future(watch(self._check, HEALTH_CHECK_S))
+        if self._watch:
+            self._watch.add_done_callback(self._end_with)
+        return self
+
+    def end(self, error: BaseException) -> None:
+        """Cancel what the block waits for; it raises the error."""
+        if self._error is None and not self.over.done():
+            self._error = error
+            self._task.cancel()
+
+    def _end_with(self, watch: asyncio.Future[None]) -> None:
+        if not watch.cancelled() and (error := watch.exception()):
+            self.end(error)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.over.set_result(None)
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.wait({self._watch})
+        if self._error and self._task.uncancel() <= self._cancelling:
+            raise self._error from None
+        if self._check and isinstance(error, EndpointError):
+            self._check()  # names the process that died, if one did
 
 
 def in_loop(function: Callable[P, object]) -> Callable[P, None]:

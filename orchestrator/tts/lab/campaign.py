@@ -1,4 +1,4 @@
-"""Runs in folders of their own, one after the other, on engines that none has warmed for the next.
+"""Runs in folders of their own, one after the other, with one session for all of them.
 
 A benchmark is one run, or a list of them where strategies are compared; a study is another list;
 and `tts tune` makes one run to take requests from.
@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tts.base.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
-from tts.session import AsyncSession, Result, RunProgress
+from tts.runs.folder import has_begun
+from tts.session import AsyncSession, RunProgress
 from tts.session.event_loop import interruptible
-from tts.session.run import OpenRun, complete
+from tts.session.plan import Plan
+from tts.session.run import OpenRun, complete, open_run
+from tts.session.solver import Outbox
 
 from .observer import Observer
 
@@ -43,99 +46,150 @@ class Campaign(AsyncExitStack):
         empty, if they can be emptied.
         """
         super().__init__()
+        self.observer = observer
         self.start_s: float | None = None
         """The time of the last start of a server; None before the first."""
         self.progress = RunProgress(0)
         """That of the run that was begun or continued last."""
-        self._observer = observer
+        self.finished = 0
+        """Number of runs that are complete."""
         self._servers: dict[str, Any] = {"endpoints": endpoints or None}
         if verifier is not None:
             self._servers["verifier"] = verifier
         self._cold = cold
-        self._said_warm = False
+        self._is_warm_reported = False
         self._session: AsyncSession | None = None
 
     async def session(self, deployment: Deployment) -> AsyncSession:
-        """A session with this deployment, which is open: the last one, where it will do."""
-        session = self._session
-        if session and session.deployment == deployment and await self._ready(session):
-            return session
+        """The open session with this deployment: the last one, unless its server is gone."""
+        last = self._session
+        if last and last.deployment == deployment and await self._reset(last):
+            return last
         await self.aclose()
-        is_first = session is None
         began = time.monotonic()
-        session = AsyncSession(
-            deployment,
-            **self._servers,
-            say=self._observer.say,
-            on_loading=self._observer.loading,
+        opening = AsyncSession(
+            deployment, **self._servers, say=self.observer.say, on_loading=self.observer.loading
         )
-        self._session = await self.enter_async_context(session)
-        if is_first:  # what is there by now stays: a collection in a search is not to go through it
+        session = self._session = await self.enter_async_context(opening)
+        if last is None:  # what is there by now stays: a collection in a search skips it
             gc.freeze()
         if session.started_server:
             self.start_s = time.monotonic() - began
-        elif not await self._ready(session) and not self._said_warm:
-            self._said_warm = True
-            self._observer.say("The engines' caches hold what was computed before.")
+        else:
+            await self._reset(session)
         return session
 
     async def run(
-        self,
-        run: OpenRun,
-        title: str,
-        on_result: Callable[[Result], None] = lambda result: None,
+        self, runs: AsyncGenerator[tuple[str, OpenRun], None], outbox: Outbox | None = None
     ) -> None:
-        """Begin or continue a run; raises a TtsError.
+        """Begin or continue runs, each with its title, as they come; raises a TtsError.
 
-        Where every problem of it is solved no engines are opened, and nothing of it is missing on
-        disk afterwards.
+        For a run whose problems are all solved no engines are opened, and nothing of it is missing
+        on disk afterwards. The session is closed at the end.
         """
-        progress = self.progress = RunProgress(len(run.plan.problems))
-        if not run.left:
-            complete(run)
-            self._observer.say(f"{title}: every problem is solved already")
-            return
-        session = await self.session(run.plan.deployment)
-        self._observer.began(progress, title)
-        showing = asyncio.ensure_future(self._show(session, progress))
+        async with self, aclosing(runs):
+            async for title, run in runs:
+                progress = self.progress = RunProgress(len(run.plan.problems))
+                if run.remaining:
+                    session = await self.session(run.plan.deployment)
+                    with self._observed(session, title):
+                        await session.execute(run, progress, outbox)
+                else:
+                    complete(run)
+                    self.observer.say(f"{title}: every problem is solved already")
+                self.finished += 1
+
+    @contextmanager
+    def _observed(self, session: AsyncSession, title: str) -> Iterator[None]:
+        """Show the observer how far the run is until the block ends."""
+        progress = self.progress
+        self.observer.began(progress, title)
+
+        async def show() -> None:
+            while True:
+                await asyncio.sleep(TICK_S)
+                progress.in_flight = session.in_flight
+                self.observer.changed()
+
+        showing = asyncio.ensure_future(show())
         try:
-            async for result in session.carry_out(run, progress):
-                on_result(result)
+            yield
         finally:
             showing.cancel()
-            self._observer.changed()
-            self._observer.ended()
+            self.observer.changed()
+            self.observer.ended()
 
-    async def _ready(self, session: AsyncSession) -> bool:
-        """Whether a session's engines are as a run should find them; no if its server is gone."""
+    async def _reset(self, session: AsyncSession) -> bool:
+        """Empty a session's caches for the next run, if that can be; False if its server is gone.
+
+        Where the caches stay as they are, the observer is told so once.
+        """
         try:
-            return not self._cold or await session.reset_prefix_caches()
+            is_cold = not self._cold or await session.reset_prefix_caches()
         except (EndpointError, ServerError):
             return False
-
-    async def _show(self, session: AsyncSession, progress: RunProgress) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            progress.in_flight = session.in_flight
-            self._observer.changed()
+        if not is_cold and not self._is_warm_reported:
+            self._is_warm_reported = True
+            self.observer.say("The engines' caches hold what was computed before.")
+        return True
 
 
 def carry_out(
-    running: Coroutine[Any, Any, None],
-    observer: Observer,
+    campaign: Campaign,
+    plans: Mapping[str, tuple[Plan, Path]],
     folder: Path,
-    done: Callable[[], str | None],
     way_on: str,
+    *,
+    repair: bool = False,
+    outbox: Outbox | None = None,
+    saved: str | None = None,
 ) -> None:
-    """Run to the end, or until Ctrl-C. Raises a TtsError that says what is saved and the way on.
+    """Begin or continue runs: the plan and the folder of each, by title.
 
-    `done` says how far it is, None as long as there is nothing to continue; `way_on` is the command
-    that continues.
+    All are opened first, so that a damaged log is reported before anything is started. `folder`
+    holds them; `saved` says what an error leaves, in place of a count. Raises a TtsError that says
+    how to go on.
+    """
+    with ExitStack() as stack:
+        runs = {
+            title: stack.enter_context(
+                open_run(
+                    plan, where, resume=has_begun(where), repair=repair, say=campaign.observer.say
+                )
+            )
+            for title, (plan, where) in plans.items()
+        }
+
+        async def one_by_one() -> AsyncGenerator[tuple[str, OpenRun], None]:
+            for title, run in runs.items():
+                if len(runs) > 1 and run.remaining:
+                    campaign.observer.say(title)
+                yield title, run
+
+        def state() -> str | None:
+            progress = campaign.progress
+            solved = f"{progress.done} of {progress.total} problems"
+            if len(runs) == 1:
+                return (saved or f"{solved} are solved") if progress.began else None
+            words = f"{campaign.finished} of {len(runs)} runs are finished"
+            if progress.began and progress.done < progress.total:
+                words += f", {solved} of the next are solved"
+            return words
+
+        with resumable(folder, state, way_on):
+            interruptible(campaign.run(one_by_one(), outbox), campaign.observer.say)
+
+
+@contextmanager
+def resumable(folder: Path, state: Callable[[], str | None], way_on: str) -> Iterator[None]:
+    """A block whose TtsError says what is saved in `folder`, and the command that continues.
+
+    `state` says how far it is, None as long as there is nothing to continue.
     """
     try:
-        interruptible(running, observer.say)
+        yield
     except TtsError as error:
-        if (saved := done()) is not None:
+        if (saved := state()) is not None:
             lines = (f"{saved} and saved in {folder}.", error.hint, f"Continue with: {way_on}")
             error.hint = "\n".join(line for line in lines if line)
         raise

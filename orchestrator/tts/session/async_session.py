@@ -8,17 +8,16 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 from tts.base.errors import ConfigError, DatasetError, SessionError
 from tts.base.owner import Owner
@@ -31,7 +30,7 @@ from tts.fleet.drivers import Drivers
 from tts.fleet.engines import Engines, Replacements, open_replicas
 from tts.fleet.replicas import Replicas
 from tts.fleet.routing import RoutingPolicy
-from tts.fleet.server import while_healthy
+from tts.fleet.server import Work
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Context, Models
@@ -53,12 +52,10 @@ from .questions import (
     require_several,
 )
 from .result import Result, RunProgress
-from .run import OpenRun, execute, open_run
+from .run import OpenRun, begin, complete, logged_drivers, logged_results, open_run
 from .scoring import Candidate, Scorer, ranked, solutions_of
 from .solver import Outbox, Solver, streamed
 from .strategy import choose
-
-T = TypeVar("T")
 
 
 def _ignore(loading: Loading) -> None:
@@ -117,7 +114,7 @@ class AsyncSession:
         self._grader: Grader
         self._shared: dict[Policy, Drivers] = {}
         self._drivers: set[Drivers] = set()
-        self._active: set[asyncio.Future[Any]] = set()
+        self._works: set[Work] = set()
         self._scorer: Scorer | None = None
 
     def load_verifier(self) -> None:
@@ -149,10 +146,11 @@ class AsyncSession:
         if not self._owner.is_here:
             return  # all of it is the parent's
         self._open = None
-        for task in self._active:
-            task.cancel()
-        if self._active:
-            await asyncio.wait(self._active)
+        works = [*self._works]
+        for work in works:
+            work.end(SessionError("The session was closed before this had ended."))
+        if works:
+            await asyncio.wait([work.over for work in works])
         await self._resources.aclose()
 
     async def solve(
@@ -173,7 +171,8 @@ class AsyncSession:
         (problem,) = plan.problems
         drivers = await self._shared_drivers(plan.policy)
         with Solver(plan, drivers, self._grader) as solver:
-            return await self.watched(solver.solve(problem, priority=priority))
+            async with self.work():
+                return await solver.solve(problem, priority=priority)
 
     def solve_many(
         self,
@@ -188,34 +187,32 @@ class AsyncSession:
         """See `Session.solve_many`; `problems` may be an asynchronous iterator, too."""
         require_several(problems)
         out = options.get("out")
-        named: tuple[Problem, ...] = ()
+        listed: tuple[Problem, ...] = ()
         if isinstance(problems, AsyncIterable):
             if out is not None:
                 raise ConfigError(
                     "A run in a folder needs all of its problems at first.",
                     hint="Give a list of them, or leave out `out`.",
                 )
-            asked = problems_in_turn(problems)
+            source = problems_in_turn(problems)
         elif out is None and not isinstance(problems, Sequence):
-            asked = problems_in_turn(in_turn(problems))
+            source = problems_in_turn(in_turn(problems))
         else:
-            named = as_problems(problems)
-            asked = in_turn(())
-        plan = self._plan(named, options, in_flight)
+            listed = as_problems(problems)
+            source = in_turn(())
+        plan = self._plan(listed, options, in_flight)
         if not skip_overlong:
-            check_lengths(self.models, named, plan.strategy.config)
+            check_lengths(self.models, listed, plan.strategy.config)
         if out is not None:
             return self._fitting(plan, partial(self.run, folder=out, resume=resume, repair=repair))
         if isinstance(problems, Sequence):
-            return self._fitting(
-                plan, lambda fitting: self._stream(partial(self._solve_all, fitting))
-            )
-        return self._stream(partial(self._solve_stream, plan, asked, skip_overlong))
+            return self._fitting(plan, lambda fitting: streamed(partial(self._solve_all, fitting)))
+        return streamed(partial(self._solve_stream, plan, source, skip_overlong))
 
     def run(
         self, plan: Plan, folder: str | Path, *, resume: bool = False, repair: bool = False
     ) -> AsyncGenerator[Result, None]:
-        """Carry out a plan of this deployment in a run folder: each result as it is there.
+        """Run a plan of this deployment in a run folder: each result as it is there.
 
         With `resume` what the folder holds is continued; its results come first. With `repair`,
         its log is cut off where damage begins. Raises a TtsError if a problem fails; what was done
@@ -224,15 +221,44 @@ class AsyncSession:
         where = Path(folder).expanduser()
         where = where.absolute() if resume else where.resolve()  # what is there may be no link
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
-        progress = RunProgress(len(plan.problems))
-        return self._stream(partial(self._execute, opening, progress, True))
 
-    def carry_out(self, run: OpenRun, progress: RunProgress) -> AsyncGenerator[Result, None]:
-        """Carry out a run whose folder was opened before the engines were started.
+        async def start(outbox: Outbox) -> None:
+            with opening as run:
+                await self.execute(run, RunProgress(len(plan.problems)), outbox)
 
-        Its new results alone come out.
+        return streamed(start)
+
+    async def execute(
+        self, run: OpenRun, progress: RunProgress, outbox: Outbox | None = None
+    ) -> None:
+        """Solve what remains of a run, in its folder.
+
+        Its results go to `outbox`, those that are in its log already first. Generations and scores
+        of unfinished problems are taken from the log. Raises a TtsError if a problem fails, and
+        what was done until then is saved; RunError if a continued run used another model.
         """
-        return self._stream(partial(self._execute, nullcontext(run), progress, False))
+        async with self.work() as engines:
+            run = begin(run, engines.remotes.engine_records(), progress)
+            if outbox:
+                for result in logged_results(run):
+                    await outbox.room()
+                    outbox.put(result)
+            if not run.remaining:
+                complete(run)
+                return
+            async with logged_drivers(run, engines, progress) as drivers:
+                self._drivers.add(drivers)
+                try:
+                    with Solver(run.plan, drivers, self._grader) as solver:
+                        problems = in_turn(solver.in_order(run.remaining, run.point.decisions))
+                        await solver.solve_all(
+                            outbox.paced(problems) if outbox else problems,
+                            outbox.put if outbox else None,
+                            resumed=run.point.unfinished,
+                            progress=progress,
+                        )
+                finally:
+                    self._drivers.discard(drivers)
 
     async def generate(
         self,
@@ -246,18 +272,17 @@ class AsyncSession:
     ) -> list[str]:
         """See `Session.generate`."""
         check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-        generator, _ = self.endpoints
-        writing = requests.generate(
-            self.models,
-            generator,
-            prompt,
-            n=n,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            seed=seed,
-        )
-        return await self.watched(writing)
+        async with self.work() as engines:
+            return await requests.generate(
+                engines.models,
+                engines.endpoints[0],
+                prompt,
+                n=n,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+            )
 
     async def score(
         self,
@@ -269,7 +294,8 @@ class AsyncSession:
         """See `Session.score`."""
         problem, delimiter = as_problem(question, "score"), self.models.step_delimiter
         solutions = solutions_of(problem, candidates, delimiter)
-        scores = await self.watched(self.scorer.score(solutions))
+        async with self.work():
+            scores = await self.scorer.score(solutions)
         calibration = calibration_of(self.deployment) if self._own[1] is None else None
         return await ranked(solutions, scores, agg_strategy, delimiter, self._grader, calibration)
 
@@ -284,7 +310,8 @@ class AsyncSession:
 
     async def score_calls(self, calls: Sequence[ScoreCall]) -> list[VerifierResult]:
         """Score requests that are made already (`tts.prompting.context`)."""
-        return await self.watched(self.scorer.results(calls))
+        async with self.work():
+            return await self.scorer.results(calls)
 
     @property
     def models(self) -> Models:
@@ -332,30 +359,23 @@ class AsyncSession:
         False if they stay as they are: TensorRT-LLM's cannot be reset by a request, and none while
         others use them. Raises ServerError or EndpointError if a server is gone.
         """
-        return await self.watched(self._engines.reset_prefix_caches())
+        async with self.work() as engines:
+            return await engines.reset_prefix_caches()
 
-    async def watched(self, running: Coroutine[Any, Any, T]) -> T:
-        """Run to the end while the servers are well; ServerError says which part of them died.
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[Engines]:
+        """A block of work with the engines, which goes on while the servers are well.
 
-        Closing the session cancels it.
+        A ServerError says which part of them died. Closing the session ends it by SessionError.
         """
+        engines = self._engines
+        work = Work(engines.check if engines.servers else None)
+        self._works.add(work)
         try:
-            engines = self._engines
-        except SessionError:
-            running.close()
-            raise
-        if engines.servers:
-            running = while_healthy(running, engines.check)
-        task = asyncio.ensure_future(running)
-        self._active.add(task)
-        task.add_done_callback(self._active.discard)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._open or (caller and caller.cancelling()):
-                raise
-            raise SessionError("The session was closed before this had ended.") from None
+            async with work:
+                yield engines
+        finally:
+            self._works.discard(work)
 
     @property
     def _engines(self) -> Engines:
@@ -382,17 +402,12 @@ class AsyncSession:
             answer_of=options.get("answer_of"),
             equal=options.get("equal"),
             endpoints={
-                role: name_of(given)
-                for role, given in zip(ROLES, self._own, strict=True)
-                if given is not None
+                role: name_of(endpoint)
+                for role, endpoint in zip(ROLES, self._own, strict=True)
+                if endpoint is not None
             },
             on_step=options.get("on_step"),
         )
-
-    def _stream(
-        self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
-    ) -> AsyncGenerator[Result, None]:
-        return streamed(lambda outbox: self.watched(start(outbox)))
 
     def _too_long(self, problem: Problem) -> str | None:
         """Why a problem does not fit the engines, if it does not."""
@@ -403,9 +418,11 @@ class AsyncSession:
         return None
 
     async def _solve_all(self, plan: Plan, outbox: Outbox) -> None:
-        drivers = await self._shared_drivers(plan.policy)
-        with Solver(plan, drivers, self._grader) as solver:
-            await solver.solve_all(in_turn(solver.in_order(plan.problems)), outbox)
+        async with self.work():
+            drivers = await self._shared_drivers(plan.policy)
+            with Solver(plan, drivers, self._grader) as solver:
+                problems = in_turn(solver.in_order(plan.problems))
+                await solver.solve_all(outbox.paced(problems), outbox.put)
 
     async def _solve_stream(
         self,
@@ -423,9 +440,10 @@ class AsyncSession:
                     Context.of(self.models, problem)
                     yield problem
 
-        drivers = await self._shared_drivers(plan.policy)
-        with Solver(plan, drivers, self._grader) as solver:
-            await solver.solve_all(fitting(), outbox)
+        async with self.work():
+            drivers = await self._shared_drivers(plan.policy)
+            with Solver(plan, drivers, self._grader) as solver:
+                await solver.solve_all(outbox.paced(fitting()), outbox.put)
 
     async def _fitting(
         self, plan: Plan, solve: Callable[[Plan], AsyncGenerator[Result, None]]
@@ -440,24 +458,6 @@ class AsyncSession:
             async with aclosing(solve(replace(plan, problems=fitting))) as running:
                 async for result in running:
                     yield result
-
-    async def _execute(
-        self,
-        opening: AbstractContextManager[OpenRun],
-        progress: RunProgress,
-        earlier: bool,
-        outbox: Outbox,
-    ) -> None:
-        with opening as run:
-            await execute(
-                run,
-                self._engines,
-                self._grader,
-                outbox,
-                progress=progress,
-                opened=self._drivers,
-                earlier=earlier,
-            )
 
     async def _shared_drivers(self, policy: Policy) -> Drivers:
         """The drivers of all searches without a folder that are scheduled in this way."""

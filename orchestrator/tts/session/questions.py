@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
@@ -100,7 +101,7 @@ async def problems_in_turn(questions: AsyncIterable[Question]) -> AsyncIterator[
         raise _none()
 
 
-async def in_turn(items: Iterable[T]) -> AsyncIterator[T]:
+async def in_turn(items: Iterable[T]) -> AsyncGenerator[T, None]:
     """Items, taken on the event loop, which goes on between those that are made one by one."""
     for item in items:
         yield item

@@ -1,9 +1,9 @@
-"""One run in a folder: carries out its plan, logs everything, and continues from a log."""
+"""A run's folder: opened, begun or continued from its log, completed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,11 @@ from tts.base.user_paths import is_there
 from tts.fleet.drivers import Drivers
 from tts.fleet.engine_steps import recording_steps
 from tts.fleet.engines import Engines
-from tts.grading import Equality
 from tts.problem import Problem
 from tts.runs.answers import write_answers
 from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
-from tts.runs.config import FunctionSource, check_same, read_run_config
-from tts.runs.events import AnyEvent, Finished
+from tts.runs.config import FunctionSource, RemoteEngine, check_same, read_run_config
+from tts.runs.events import Finished
 from tts.runs.folder import (
     EVENTS,
     create_run,
@@ -34,13 +33,10 @@ from tts.runs.resume import ResumePoint, read_resume_point, repair_log
 from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
-from tts.strategies.strategy import Vote
 
 from .plan import Plan
-from .questions import in_turn
 from .resources import recorded_resources
 from .result import Result, RunProgress, Usage
-from .solver import Outbox, Solver
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,13 @@ class OpenRun:
 
     plan: Plan
     folder: Path
-    begun: bool
+    has_begun: bool
     """Whether the folder held the run already when it was opened."""
     point: ResumePoint
 
     @property
-    def left(self) -> list[Problem]:
-        """The problems that are left to solve."""
+    def remaining(self) -> list[Problem]:
+        """The problems that are still to be solved."""
         return [problem for problem in self.plan.problems if problem.id not in self.point.solved]
 
 
@@ -94,7 +90,7 @@ def open_run(
                 f"tts bench --resume {folder} --repair",
             )
         for role in point.changed:
-            say(_kept(plan.config.sources[role].file, role, point))
+            say(_note_of_change(plan.config.sources[role].file, role, point))
         yield OpenRun(plan, folder, resume, point)
 
 
@@ -102,7 +98,7 @@ def _digests(sources: Mapping[str, FunctionSource]) -> dict[str, str]:
     return {role: source.sha256 for role, source in sources.items()}
 
 
-def _kept(file: str, role: str, point: ResumePoint) -> str:
+def _note_of_change(file: str, role: str, point: ResumePoint) -> str:
     """What stays of a run whose function's file has changed."""
     return (
         f"{file}, which has the {role}, has changed: the {len(point.solved)} problems that are "
@@ -111,62 +107,41 @@ def _kept(file: str, role: str, point: ResumePoint) -> str:
     )
 
 
-async def execute(
-    run: OpenRun,
-    engines: Engines,
-    grader: Equality,
-    outbox: Outbox,
-    *,
-    progress: RunProgress,
-    opened: set[Drivers],
-    earlier: bool,
-) -> None:
-    """Carry out a run in its folder; each result goes to `outbox`.
+def begin(run: OpenRun, remotes: Mapping[str, RemoteEngine], progress: RunProgress) -> OpenRun:
+    """The run with the facts about engines that run already; its folder is made, or holds the same.
 
-    With `earlier` the results that are in its log come first. Generations and scores of unfinished
-    problems are taken from there. `opened` holds the run's drivers while it runs. Raises a TtsError
-    if a problem fails, and what was done until then is saved; RunError if a continued run used
-    another model.
+    Raises RunError if a continued run used another model.
     """
-    # the facts about engines that run already, now that they were asked
-    run = replace(run, plan=replace(run.plan, remotes=engines.remotes.engine_records()))
-    plan, folder = run.plan, run.folder
-    if run.begun:
-        _check_same(plan, folder)
+    plan = replace(run.plan, remotes=remotes)
+    if run.has_begun:
+        _check_same(plan, run.folder)
         for correct in run.point.solved.values():
             progress.count(correct)
-        if earlier:
-            events = read_events(folder)
-            for result in logged_results(events, plan.problems, plan.strategy.vote):
-                await outbox.room()
-                outbox.put(result)
     else:
         if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
-            write_problems(folder, plan.problems)
-        create_run(folder, plan.config.to_json())
-    if not run.left:
-        complete(run)
-        return
-    policy, servers = plan.policy, len(engines.replicas)
+            write_problems(run.folder, plan.problems)
+        create_run(run.folder, plan.config.to_json())
+    return replace(run, plan=plan)
+
+
+@asynccontextmanager
+async def logged_drivers(
+    run: OpenRun, engines: Engines, progress: RunProgress
+) -> AsyncIterator[Drivers]:
+    """Drivers whose work is logged in the run's folder; after the block the run is complete.
+
+    Where the block raises, what was done until then is saved.
+    """
+    policy, servers = run.plan.policy, len(engines.replicas)
     limits = policy.generator_requests * servers, policy.verifier_limit * servers
-    with RunLog(folder, limits, run.point.changed) as log:
+    with RunLog(run.folder, limits, run.point.changed) as log:
         progress.began = True
         async with (
             recorded_resources(log),
             recording_steps(log, engines.steps),
             Drivers(engines.models, engines.replicas, policy, log) as drivers,
         ):
-            opened.add(drivers)
-            try:
-                with Solver(plan, drivers, grader) as solver:
-                    await solver.solve_all(
-                        in_turn(solver.in_order(run.left, run.point.decisions)),
-                        outbox,
-                        resumed=run.point.unfinished,
-                        progress=progress,
-                    )
-            finally:
-                opened.discard(drivers)
+            yield drivers
         _end(log)
     _summarise(run)
 
@@ -192,22 +167,24 @@ def _end(log: RunLog) -> None:
 
 
 def _summarise(run: OpenRun) -> None:
-    done = Run(run.folder, run.plan.config, None)
-    write_answers(done)
-    write_summary(done.folder, summarise(done.config, done.totals).to_json())
+    """Write the answers and the summary, both from one reading of the log."""
+    finished = Run(run.folder, run.plan.config, None)
+    write_answers(finished)
+    write_summary(finished.folder, summarise(finished.config, finished.totals).to_json())
 
 
-def logged_results(
-    events: Iterable[AnyEvent], problems: Iterable[Problem], vote: Vote
-) -> Iterator[Result]:
+def logged_results(run: OpenRun) -> Iterator[Result]:
     """The results of solved problems, in the order in which they were solved, without trees."""
-    asked = {problem.id: problem for problem in problems}
-    for problem in solved_problems(events):
+    if not run.has_begun:
+        return
+    problems = {problem.id: problem for problem in run.plan.problems}
+    vote = run.plan.strategy.vote
+    for problem in solved_problems(read_events(run.folder)):
         record, tokens = problem_record(problem, vote), problem.tokens_by_node()
-        used = {node for path in problem.completed_paths() for node in path}
-        completion_tokens = sum(tokens.get(node, 0) for node in used)
+        nodes = {node for path in problem.completed_paths() for node in path}
+        completion_tokens = sum(tokens.get(node, 0) for node in nodes)
         yield Result(
-            asked[record.id],
+            problems[record.id],
             record.answer,
             record.correct,
             vote,
@@ -227,8 +204,8 @@ def unused_folder(name: str) -> Path:
     """
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     folder = paths.runs_dir() / name
-    taken = 1
+    number = 1
     while is_there(folder):
-        taken += 1
-        folder = folder.with_name(f"{name}-{taken}")
+        number += 1
+        folder = folder.with_name(f"{name}-{number}")
     return folder

@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import TaskGroup
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -33,7 +41,7 @@ from tts.search import (
 )
 
 from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
-from .outcome import judged_outcome
+from .outcome import JudgedResult, judged_outcome
 from .plan import Plan
 from .result import Result, RunProgress, Step, Usage
 from .strategy import is_own
@@ -46,6 +54,7 @@ UNREAD = 256
 
 logger = logging.getLogger(__name__)
 _NONE: Mapping[str, Decision] = {}
+_NO_GUARD = nullcontext()
 
 
 class Outbox:
@@ -73,9 +82,20 @@ class Outbox:
             self._room.set()
         return result
 
+    def pop(self) -> Result | None:
+        """The oldest result, which is there."""
+        return self._results.get_nowait()
+
     async def room(self) -> None:
         """Wait until the program has taken enough of the results."""
         await self._room.wait()
+
+    async def paced(self, problems: AsyncIterator[Problem]) -> AsyncIterator[Problem]:
+        """The problems, each taken when there is room."""
+        await self.room()
+        async for problem in problems:
+            yield problem
+            await self.room()
 
 
 async def streamed(
@@ -152,45 +172,41 @@ class Solver:
         deadline_s = self._plan.asked.limits.deadline_s
         now = asyncio.get_running_loop().time()
         ends = None if deadline_s is None else now + deadline_s
-        return await self._solve(problem, priority=priority, ends=ends)
+        results: list[Result] = []
+
+        def keep(outcome: JudgedResult, usage: Usage) -> None:
+            results.append(outcome.result(usage))
+
+        await self._solve(problem, keep, priority=priority, ends=ends)
+        return results[0]
 
     async def solve_all(
         self,
         problems: AsyncIterator[Problem],
-        outbox: Outbox,
+        on_result: Callable[[Result], None] | None = None,
         *,
         resumed: dict[str, ProblemState] | None = None,
         progress: RunProgress | None = None,
     ) -> None:
-        """Solve problems, oldest first, and hand each result over as soon as it is ready.
+        """Solve problems, oldest first; `on_result` gets each result as soon as it is ready.
 
-        A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
-        The plan's deadline counts from the start of a search, which then ends with its result so
-        far. `resumed` is what there is of begun problems; `progress` is kept up to date. The first
-        that fails ends the others, and its error is raised; but a late answer is the failure of its
-        problem alone, and raised when the others are solved. It ends them where the engines have
-        answered nothing since another problem failed so, and with `auto`, whose later problems
-        depend on earlier ones.
+        A problem is taken when fewer than AHEAD wait to be started. The plan's deadline counts from
+        the start of a search, which then ends with its result so far. `resumed` is what there is of
+        begun problems; `progress` is kept up to date. The first that fails ends the others, and its
+        error is raised; but a late answer is the failure of its problem alone, and raised when the
+        others are solved. It ends them where the engines have answered nothing since another
+        problem failed so, and with `auto`, whose later problems depend on earlier ones.
         """
         resumed, journal = resumed or {}, self._drivers.journal
         late: dict[str, EndpointTimeout] = {}
         answers_before = -1
         waiting = asyncio.Semaphore(AHEAD)
 
-        async def one(problem: Problem) -> None:
+        @contextmanager
+        def one(problem: Problem) -> Iterator[None]:
             nonlocal answers_before
             try:
-                with ExitStack() as place:
-                    place.callback(waiting.release)
-                    result = await self._solve(
-                        problem,
-                        time_s=self._plan.asked.limits.deadline_s,
-                        resumed=resumed.pop(problem.id, None),
-                        on_start=place.close,
-                    )
-                if progress:
-                    progress.count(result.correct)
-                outbox.put(result)
+                yield
             except EndpointTimeout as error:
                 if self._plan.strategy.takes_advice or journal.answers == answers_before:
                     raise
@@ -198,18 +214,34 @@ class Solver:
                 late[problem.id] = error
                 logger.warning("problem %s has failed: %s", problem.id, error.message)
 
+        def take(outcome: JudgedResult, usage: Usage) -> None:
+            if progress:
+                progress.count(outcome.correct)
+            if on_result:
+                on_result(outcome.result(usage))
+
         try:
             async with TaskGroup() as run:
                 watch = run.create_task(journal.watch())
                 async with TaskGroup() as group:
                     while True:
                         await waiting.acquire()
-                        await outbox.room()
                         problem = await anext(problems, None)
                         if problem is None:
                             break
                         await self._advisable(problem)
-                        group.create_task(one(problem))
+                        place = ExitStack()
+                        place.callback(waiting.release)
+                        solving = self._solve(
+                            problem,
+                            take,
+                            one(problem),
+                            time_s=self._plan.asked.limits.deadline_s,
+                            resumed=resumed.pop(problem.id, None),
+                            on_start=place.close,
+                        )
+                        task = group.create_task(solving)
+                        task.add_done_callback(partial(_leave, place))
                 watch.cancel()
         except BaseExceptionGroup as failures:
             raise _most_telling(failures) from failures
@@ -222,23 +254,29 @@ class Solver:
     async def _solve(
         self,
         problem: Problem,
+        deliver: Callable[[JudgedResult, Usage], None],
+        guard: AbstractContextManager[None] = _NO_GUARD,
         *,
         priority: int = 0,
         ends: float | None = None,
         time_s: float | None = None,
         resumed: ProblemState | None = None,
         on_start: Callable[[], None] = lambda: None,
-    ) -> Result:
-        """See ProblemSearch."""
+    ) -> None:
+        """Solve a problem and deliver its outcome, inside of `guard`; the rest: see Drivers.search.
+
+        The outcome is in the log first.
+        """
         plan, journal = self._plan, self._drivers.journal
-        tests = self._tests(problem)
-        if tests:
-            require_tests(problem.extra, f"Problem {problem.id}")
-            await asyncio.to_thread(self._code.require)
-        name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
-        try:
+        with guard, ExitStack() as ending:
+            tests = self._tests(problem)
+            if tests:
+                require_tests(problem.extra, f"Problem {problem.id}")
+                await asyncio.to_thread(self._code.require)
+            name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
+            ending.callback(journal.end, name)
             steps = StepCallbacks(problem, plan.on_step) if plan.on_step else None
-            found = await self._drivers.search(
+            result = await self._drivers.search(
                 replace(problem, id=name),
                 lambda: self._new_search(problem, steps),
                 priority=priority,
@@ -252,20 +290,19 @@ class Solver:
             outcome = await judged_outcome(
                 plan,
                 problem,
-                found,
+                result,
                 SameText() if tests else self._equality,
                 self._reader(problem),
                 graded.passes if graded else None,
             )
             now = journal.clock()
             work, seconds = journal.work(name, now)
-        finally:
-            journal.end(name)
-        journal.write(outcome.event(now))
-        if self._allocation and found.decision:
-            self._allocation.observe(problem.id, found.decision)
-            self._decided.set()
-        return outcome.result(Usage.of(work, outcome.completion_tokens, seconds))
+            ending.close()
+            journal.write(outcome.event(now))
+            if self._allocation and result.decision:
+                self._allocation.observe(problem.id, result.decision)
+                self._decided.set()
+            deliver(outcome, Usage.of(work, outcome.completion_tokens, seconds))
 
     def _new_search(self, problem: Problem, steps: StepCallbacks | None) -> Search:
         """A new search for a problem, within its budget."""
@@ -334,6 +371,11 @@ class StepCallbacks:
         tree = self.search.tree if self.search else None
         thought = self._thoughts[node]
         self._on_step(Step(self._problem, node, thought.text, score, tree, thought.thinking))
+
+
+def _leave(place: ExitStack, task: asyncio.Task[None]) -> None:
+    """A problem waits no longer, however its task has ended."""
+    place.close()
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:

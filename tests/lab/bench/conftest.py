@@ -8,7 +8,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.build.tokenizer import Tokenizer
 from tts.fleet import connecting
 from tts.lab import campaign
-from tts.lab.bench import group_run, single_run
+from tts.lab.bench import single_run
 from tts.session import AsyncSession
 
 
@@ -32,8 +32,7 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
     )
 
     def put(session):
-        for module in (single_run, group_run):
-            monkeypatch.setattr(module, "deployment_of", lambda config: tiny_deployment)
+        monkeypatch.setattr(single_run, "deployment_of", lambda config: tiny_deployment)
         monkeypatch.setattr(campaign, "AsyncSession", session)
 
     monkeypatch.setattr(connecting, "require_current", lambda spec: None)

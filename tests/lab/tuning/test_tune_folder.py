@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -71,8 +72,9 @@ def test_measurements_that_were_stopped_are_kept_and_propose_nothing(
         samples = samples_of(1.0, 0.5, LOADS, (1.0, 1.0))
         into += [Measured("generator", 64, samples), Measured("verifier", 4096, samples[:3])]
 
-    async def watched(session, running):
-        await running
+    @asynccontextmanager
+    async def work(session):
+        yield
 
     async def nothing(session, *failure):
         return session
@@ -85,7 +87,7 @@ def test_measurements_that_were_stopped_are_kept_and_propose_nothing(
     monkeypatch.setattr(module, "read_requests", lambda run, models: recorded)
     monkeypatch.setattr(module, "measure_engines", measure_engines)
     monkeypatch.setattr(module, "interruptible", interruptible)
-    for name, patch in (("__aenter__", nothing), ("__aexit__", nothing), ("watched", watched)):
+    for name, patch in (("__aenter__", nothing), ("__aexit__", nothing), ("work", work)):
         monkeypatch.setattr(AsyncSession, name, patch)
     monkeypatch.setattr(AsyncSession, "started_server", True)
     tuned = tune("demo", run=tmp_path / "run", out=tmp_path / "tune", observer=Observer())

@@ -57,19 +57,19 @@ class Fitted:
 
 def fit_all(
     plan: Plan,
-    wanted: Sequence[tuple[StrategyLike, dict[str, Any]]],
+    strategies: Sequence[tuple[StrategyLike, dict[str, Any]]],
     campaign: Campaign,
-    say: Callable[[str], None],
 ) -> list[SearchConfig]:
     """The parameters of strategies, with the n that costs `plan.asked.fitted_to` on average.
 
-    Wanted are strategies and the parameters that are given. Raises a TtsError.
+    Each strategy comes with the parameters that are set. Raises a TtsError.
     """
+    say = campaign.observer.say
 
     async def fitting() -> list[SearchConfig]:
         async with campaign:
             session = await campaign.session(plan.deployment)
-            return [await _fit(plan, *each, session, say) for each in wanted]
+            return [await _fit(plan, *each, session, say) for each in strategies]
 
     return interruptible(fitting(), say)
 

@@ -13,24 +13,23 @@ from tts.base.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.endpoints.functions import name_of
-from tts.problem import Problem
 from tts.runs.compare import read_rows
 from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
 from tts.runs.folder import refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.search import SearchConfig
-from tts.session.function_files import Loaded, load_all, names_function
-from tts.session.plan import Plan, deployment_of
+from tts.session.function_files import Loaded, names_function
+from tts.session.plan import Plan
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import all_strategies, find_strategy
 from tts.strategies.parameters import configure_all, settable_of
 from tts.strategies.strategy import Strategy
 
-from ..campaign import Campaign
+from ..campaign import Campaign, carry_out
 from ..observer import Observer
 from .fitting import fit_all
-from .single_run import carry_out_all, folder_of, on_deployment, plan_with, problems_of
+from .single_run import folder_of, on_deployment, prepare, way_on
 
 
 def run_all(
@@ -52,16 +51,21 @@ def run_all(
             limits=Limits(deadline_s=config.limits.deadline_s),
             fitted_to=Limits(config.limits.budget_tokens),
         )
-    config, problems = problems_of(config, observer.say)
-    spec = deployment_of(config)
-    loaded = load_all(config.sources)
-    own = own_strategies(loaded)
-    in_order = iter(own)
-    names = [next(in_order) if names_function(name) else name for name in names]
-    strategies = {n: own[n].value if n in own else find_strategy(n) for n in names}
-    strategies = strategies or all_strategies()
-    members = members_of(configure_all(spec, config.parameters, strategies), strategies)
-    plan = _shared_plan(config, problems, spec, members[0], endpoints, loaded, observer)
+    members: list[Member] = []
+    strategies: dict[str, Strategy] = {}
+    own: dict[str, Loaded] = {}
+
+    def pick(config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
+        nonlocal strategies, own
+        own = own_strategies(loaded)
+        in_order = iter(own)
+        compared = [next(in_order) if names_function(name) else name for name in names]
+        strategies = {n: own[n].value if n in own else find_strategy(n) for n in compared}
+        strategies = strategies or all_strategies()
+        members[:] = members_of(configure_all(spec, config.parameters, strategies), strategies)
+        return _chosen(members[0], spec, own)
+
+    plan = prepare(config, observer, endpoints, pick=pick)
     for member in members:
         _plan_of(member, plan)  # refused here, if the verifier does not score what it asks for
     folder = folder_of(plan, "comparison" if names else config.strategy, out)
@@ -70,20 +74,15 @@ def run_all(
             refuse_begun(folder)
             observer.say("Fitting n of each strategy to the budget on a few problems")
             campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-            names = [member.strategy for member in members]
-            wanted = [
-                (
-                    own[n].value if n in own else n,
-                    settable_of(strategies[n], config.parameters),
-                )
-                for n in names
+            candidates = [
+                (own[n].value if n in own else n, settable_of(strategies[n], config.parameters))
+                for n in (member.strategy for member in members)
             ]
-            found = fit_all(plan, wanted, campaign, observer.say)
-            fitted = zip(members, found, strict=True)
+            fitted = zip(members, fit_all(plan, candidates, campaign), strict=True)
             configs = {name: each for member, each in fitted for name in member.votes}
             members = members_of(configs, strategies)
         create_group(folder, GroupConfig(_shared(plan), members).to_json())
-        _carry_out(folder, members, plan, observer, endpoints)
+        _run(folder, members, plan, observer, endpoints)
     return folder
 
 
@@ -104,17 +103,18 @@ def resume_group(
     before = read_whole_group(folder)
     config = on_deployment(before.shared, folder, deployment, server, sources or {})
     folder = folder.resolve()
-    config, problems = problems_of(config, observer.say)
-    spec = deployment_of(config)
-    loaded = load_all(config.sources)
-    plan = _shared_plan(config, problems, spec, before.members[0], endpoints, loaded, observer)
+
+    def pick(config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
+        return _chosen(before.members[0], spec, own_strategies(loaded))
+
+    plan = prepare(config, observer, endpoints, pick=pick)
     members = [
         replace(member, parameters=_plan_of(member, plan).strategy.parameters)
         for member in before.members
     ]
     check_same(GroupConfig(_shared(plan), members).to_json(), before.to_json(), folder)
     with locked(folder):
-        _carry_out(folder, members, plan, observer, endpoints, repair=repair)
+        _run(folder, members, plan, observer, endpoints, repair=repair)
     return folder
 
 
@@ -138,20 +138,6 @@ def own_strategies(loaded: Mapping[str, Loaded]) -> dict[str, Loaded]:
             raise ConfigError(f"Two of the strategies that are compared are named {value.name}.")
         own[value.name] = replace(each, value=value)
     return own
-
-
-def _shared_plan(
-    config: RunConfig,
-    problems: Sequence[Problem],
-    spec: Deployment,
-    first: Member,
-    endpoints: tuple[str, ...],
-    loaded: Mapping[str, Loaded],
-    observer: Observer,
-) -> Plan:
-    """The plan of the first run, with the strategies of all."""
-    strategy = _chosen(first, spec, own_strategies(loaded))
-    return plan_with(config, problems, spec, strategy, endpoints, loaded, observer.say)
 
 
 def _shared(plan: Plan) -> RunConfig:
@@ -186,18 +172,18 @@ def _chosen(member: Member, spec: Deployment, own: Mapping[str, Loaded]) -> Chos
 
 def _plan_of(member: Member, plan: Plan) -> Plan:
     """The plan of one run of a group, whose first one has this plan."""
-    asked, own = plan.asked, own_strategies(plan.loaded)
+    requested, own = plan.asked, own_strategies(plan.loaded)
     strategy = _chosen(member, plan.deployment, own)
     loaded = {role: each for role, each in plan.loaded.items() if role == "verifier"}
     if member.strategy in own:
         loaded["strategy"] = own[member.strategy]
-    if asked.fitted_to and strategy.config and strategy.config.TAKES_BUDGET:
-        limits = Limits(asked.fitted_to.budget_tokens, asked.limits.deadline_s)
-        asked = msgspec.structs.replace(asked, limits=limits)
-    return replace(plan, strategy=strategy, asked=asked, loaded=loaded)
+    if requested.fitted_to and strategy.config and strategy.config.TAKES_BUDGET:
+        limits = Limits(requested.fitted_to.budget_tokens, requested.limits.deadline_s)
+        requested = msgspec.structs.replace(requested, limits=limits)
+    return replace(plan, strategy=strategy, asked=requested, loaded=loaded)
 
 
-def _carry_out(
+def _run(
     folder: Path,
     members: Sequence[Member],
     plan: Plan,
@@ -215,6 +201,6 @@ def _carry_out(
         for number, member in enumerate(members, start=1)
     }
     campaign = Campaign(observer, endpoints, plan.verifier)
-    carry_out_all(plans, folder, observer, campaign, repair=repair)
+    carry_out(campaign, plans, folder, way_on(plan, folder), repair=repair)
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})

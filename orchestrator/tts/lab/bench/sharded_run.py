@@ -32,7 +32,7 @@ from tts.runs.summary import summarise
 from tts.session.plan import load_checked
 
 from ..observer import Observer
-from .single_run import bench_in, fitted, folder_of, plan_of, problems_of
+from .single_run import bench_in, fitted, folder_of, prepare
 
 SHARDS = "shards"
 """The folder of a run's shards, in its own."""
@@ -63,14 +63,13 @@ def run_on_ray(
         )
     if config.shard or config.strategy == "all":
         raise ConfigError("--ray goes with a whole run of one strategy.")
-    config, problems = problems_of(config, observer.say)
-    plan = plan_of(config, problems, endpoints, observer.say)
+    plan = prepare(config, observer, endpoints)
     folder = folder_of(plan, plan.strategy.name, out)
-    asked = fitted(plan, endpoints, observer).asked
+    whole = fitted(plan, observer, endpoints).asked
     config = msgspec.structs.replace(
-        config, parameters=asked.parameters, limits=asked.limits, fitted_to=asked.fitted_to
+        config, parameters=whole.parameters, limits=whole.limits, fitted_to=whole.fitted_to
     )
-    count = min(len(problems), len(endpoints))
+    count = min(len(plan.problems), len(endpoints))
     shards = [Shard(number, count) for number in range(1, count + 1)]
     folders = [folder / SHARDS / f"{shard.number}-of-{count}" for shard in shards]
     with locked(folder / SHARDS):

@@ -1,13 +1,12 @@
-"""One run of `tts bench` or `tts solve`: planned, carried out in a session, continued."""
+"""One run of `tts bench` or `tts solve`: prepared, carried out, continued."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -25,7 +24,7 @@ from tts.grading.code_tests import tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config
-from tts.runs.folder import PROBLEMS, has_begun, read_problems, refuse_begun
+from tts.runs.folder import PROBLEMS, read_problems, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
@@ -39,7 +38,8 @@ from tts.session.plan import (
     reaches_for,
     refuse_functions,
 )
-from tts.session.run import open_run, unused_folder
+from tts.session.run import unused_folder
+from tts.session.solver import Outbox
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
@@ -47,57 +47,68 @@ from ..campaign import Campaign, carry_out
 from ..observer import Observer
 from .fitting import fit_all
 
+TITLE = "problems"
+"""The title of a run that is the only one."""
+
 
 def run_bench(
     config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
 ) -> Path:
-    """Plan a benchmark run, check everything that can be checked, and run it; its folder.
+    """Prepare a benchmark run, check everything that can be checked, and run it; its folder.
 
     `endpoints` are the servers to use; none: those of the deployment, or of this machine.
     """
-    config, problems = problems_of(config, observer.say)
-    plan = plan_of(config, problems, endpoints, observer.say)
+    plan = prepare(config, observer, endpoints)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
-    _carry_out(fitted(plan, endpoints, observer), folder, observer, endpoints)
+    plan = fitted(plan, observer, endpoints)
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+    carry_out(campaign, {TITLE: (plan, folder)}, folder, way_on(plan, folder))
     return folder
 
 
-def fitted(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> Plan:
+def fitted(plan: Plan, observer: Observer, endpoints: tuple[str, ...]) -> Plan:
     """The plan with the n that its budget of tokens has room for on average, if it names no n.
 
     Unchanged without such a budget, and where the search spends it by itself or has no n.
     """
-    asked, config = plan.asked, plan.strategy.config
-    strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else asked.strategy
-    budget = Limits(asked.limits.budget_tokens)
-    has_n = isinstance(strategy, SearchConfig) or "n" in asked.parameters
+    requested, config = plan.asked, plan.strategy.config
+    strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else requested.strategy
+    budget = Limits(requested.limits.budget_tokens)
+    has_n = isinstance(strategy, SearchConfig) or "n" in requested.parameters
     if not budget or has_n or config is None or config.TAKES_BUDGET:
         return plan
-    limits = Limits(deadline_s=asked.limits.deadline_s)
-    asked = msgspec.structs.replace(asked, limits=limits, fitted_to=budget)
-    whole = msgspec.structs.replace(asked, shard=None)
+    limits = Limits(deadline_s=requested.limits.deadline_s)
+    requested = msgspec.structs.replace(requested, limits=limits, fitted_to=budget)
+    whole = msgspec.structs.replace(requested, shard=None)
     # every shard finds the same n
-    problems = problems_of(whole)[1] if asked.shard else plan.problems
+    problems = gather_problems(whole)[1] if requested.shard else plan.problems
     observer.say("Fitting n to the budget on a few problems")
-    (found,) = fit_all(
-        replace(plan, asked=asked, problems=tuple(problems)),
-        [(strategy, asked.parameters)],
+    (config,) = fit_all(
+        replace(plan, asked=requested, problems=tuple(problems)),
+        [(strategy, requested.parameters)],
         Campaign(observer, endpoints, plan.verifier, cold=False),
-        observer.say,
     )
-    chosen = {name: value for name, value in found if name in ("n", "beam_width")}
-    asked = msgspec.structs.replace(asked, parameters={**asked.parameters, **chosen})
-    return replace(plan, asked=asked, strategy=replace(plan.strategy, config=found))
+    changes = {name: value for name, value in config if name in ("n", "beam_width")}
+    parameters = {**requested.parameters, **changes}
+    requested = msgspec.structs.replace(requested, parameters=parameters)
+    return replace(plan, asked=requested, strategy=replace(plan.strategy, config=config))
 
 
 def bench_in(
-    config: RunConfig, folder: Path, observer: Observer, *, endpoints: tuple[str, ...] = ()
+    config: RunConfig,
+    folder: Path,
+    observer: Observer,
+    *,
+    endpoints: tuple[str, ...] = (),
+    repair: bool = False,
 ) -> None:
     """Run a benchmark in a folder, or resume it there."""
-    config, problems = problems_of(config, observer.say)
-    plan = plan_of(config, problems, endpoints, observer.say)
-    _carry_out(plan, folder.resolve(), observer, endpoints)
+    folder = folder.resolve()
+    plan = prepare(config, observer, endpoints, folder=folder)
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+    plans = {TITLE: (plan, folder)}
+    carry_out(campaign, plans, folder, way_on(plan, folder), repair=repair)
 
 
 def resume_bench(
@@ -118,11 +129,8 @@ def resume_bench(
     recorded = read_run_config(folder, going_on=True)
     refuse_functions(recorded, folder)
     config = on_deployment(recorded, folder, deployment, server, sources or {})
-    folder = folder.resolve()
-    config, problems = problems_of(config, observer.say, folder)
-    plan = plan_of(config, problems, endpoints, observer.say)
-    _carry_out(plan, folder, observer, endpoints, repair=repair)
-    return folder
+    bench_in(config, folder, observer, endpoints=endpoints, repair=repair)
+    return folder.resolve()
 
 
 def run_solve(
@@ -138,24 +146,24 @@ def run_solve(
     if not question.strip():
         raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     config = msgspec.structs.replace(config, dataset=PROBLEMS)
-    plan = plan_of(config, [Problem("solve", question)], endpoints, observer.say)
+    plan = prepare(config, observer, endpoints, problems=[Problem("solve", question)])
     if doubt := doubt_of_question(plan.deployment, question):
         observer.say(doubt)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
-    results: list[Result] = []
-    _carry_out(
-        replace(plan, on_step=on_step),
+    outbox = Outbox()
+    carry_out(
+        Campaign(observer, endpoints, plan.verifier, cold=False),
+        {question: (replace(plan, on_step=on_step), folder)},
         folder,
-        observer,
-        endpoints,
-        question,
+        way_on(plan, folder),
         saved="What there is of the tree is logged",
-        on_result=results.append,
+        outbox=outbox,
     )
-    (result,) = results
-    chosen = result.chosen
-    if chosen and (doubt := doubt_of_answer(chosen.judged, chosen.probability)):
+    result = outbox.pop()
+    assert result is not None  # the outbox is still open
+    best = result.chosen
+    if best and (doubt := doubt_of_answer(best.judged, best.probability)):
         observer.say(doubt)
     return result, folder
 
@@ -181,7 +189,7 @@ def on_deployment(
     """
     reached = [] if deployment is not None else reaches_for(config.deployment_source)
     if reached or config.sources.keys() - sources.keys():
-        named = f" {shlex.quote(config.deployment_source)}" if reached else ""
+        argument = f" {shlex.quote(config.deployment_source)}" if reached else ""
         raise RunError(
             f"The run in {folder} names "
             + " and ".join(
@@ -192,7 +200,7 @@ def on_deployment(
                 + [f"{each}, in {config.deployment_source}" for each in reached]
             )
             + ", which is used only if you name it again.",
-            hint=f"If you trust that: tts bench{named} --resume {shlex.quote(str(folder))}"
+            hint=f"If you trust that: tts bench{argument} --resume {shlex.quote(str(folder))}"
             f"{repeated(config.sources)}",
         )
     return msgspec.structs.replace(
@@ -205,31 +213,44 @@ def on_deployment(
 
 def repeated(sources: Mapping[str, FunctionSource]) -> str:
     """The options that name Python files again, with a space before each."""
-    named = (
+    options = (
         (f"--{role.partition('-')[0]}", f"{each.file}:{each.name}")
         for role, each in sources.items()
     )
-    return "".join(f" {shlex.join(words)}" for words in named)
+    return "".join(f" {shlex.join(words)}" for words in options)
 
 
-def problems_of(
+def pick_strategy(
+    config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]
+) -> ChosenStrategy:
+    """The strategy that a configuration names, or has loaded from a file."""
+    strategy = loaded["strategy"].value if "strategy" in loaded else config.strategy
+    # the parameters of a function's searches are not known, as run.json says
+    parameters = {} if config.parameters == {"n": None} else config.parameters
+    return choose(strategy, spec, parameters)
+
+
+def way_on(plan: Plan, folder: Path) -> str:
+    """The command that continues a run or a group."""
+    return f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+
+
+def gather_problems(
     config: RunConfig, say: Callable[[str], None] = lambda line: None, folder: Path | None = None
-) -> tuple[RunConfig, list[Problem]]:
-    """The problems to solve, and the configuration with their digest.
+) -> tuple[RunConfig, Sequence[Problem]]:
+    """The configuration with the digest of its problems, and these.
 
     `say` gets where they come from; `folder` is the run's, which may hold them. Raises DatasetError
     and RunError.
     """
-    digest = None
     if config.keeps_problems:  # those of a program's run
-        loaded = read_problems(folder or Path())
-    else:
-        options = dataset_options(config)
-        dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
-        loaded, digest = dataset.problems, dataset.digest
-        if dataset.source:
-            say(dataset.source)
-    return msgspec.structs.replace(config, problems_digest=digest), loaded
+        problems = read_problems(folder or Path())
+        return msgspec.structs.replace(config, problems_digest=None), problems
+    options = dataset_options(config)
+    dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
+    if dataset.source:
+        say(dataset.source)
+    return msgspec.structs.replace(config, problems_digest=dataset.digest), dataset.problems
 
 
 def dataset_options(config: RunConfig) -> DatasetOptions:
@@ -244,39 +265,27 @@ def dataset_options(config: RunConfig) -> DatasetOptions:
     )
 
 
-def plan_of(
+def prepare(
     config: RunConfig,
-    problems: Sequence[Problem],
+    observer: Observer,
     endpoints: tuple[str, ...] = (),
-    say: Callable[[str], None] = lambda line: None,
+    *,
+    problems: Sequence[Problem] | None = None,
+    folder: Path | None = None,
+    pick: Callable[[RunConfig, Deployment, Mapping[str, Loaded]], ChosenStrategy] = pick_strategy,
 ) -> Plan:
-    """The plan of a run: the strategy, the engines and every problem's length are checked."""
+    """The plan of a run: its problems, the strategy; the engines and every length are checked.
+
+    `problems`: those of the configuration by default, which may be in the run's `folder`. `pick`
+    chooses the strategy. Engines that are not built are, if that takes seconds.
+    """
+    if problems is None:
+        config, problems = gather_problems(config, observer.say, folder)
     loaded = load_all(config.sources)
-    if "strategy" not in loaded:
+    if "strategy" not in loaded and pick is pick_strategy:
         find_strategy(config.strategy)
     spec = deployment_of(config)
-    wanted = loaded["strategy"].value if "strategy" in loaded else config.strategy
-    # those of a function's searches are not known, as run.json says
-    given = {} if config.parameters == {"n": None} else config.parameters
-    strategy = choose(wanted, spec, given)
-    return plan_with(config, problems, spec, strategy, endpoints, loaded, say)
-
-
-def plan_with(
-    config: RunConfig,
-    problems: Sequence[Problem],
-    spec: Deployment,
-    strategy: ChosenStrategy,
-    endpoints: tuple[str, ...] = (),
-    loaded: Mapping[str, Loaded] | None = None,
-    say: Callable[[str], None] = lambda line: None,
-) -> Plan:
-    """A plan with this strategy; checks the engines and every problem's length.
-
-    Engines that are not built are, if that takes seconds; `say` gets a line then. `loaded`: what
-    the configuration's sources name, if that was loaded already.
-    """
-    loaded = load_all(config.sources) if loaded is None else loaded
+    strategy = pick(config, spec, loaded)
     own = loaded["verifier"].value if "verifier" in loaded else None
     if own is None and isinstance(spec.verifier, VerifierFunction):
         raise ConfigError(
@@ -285,7 +294,7 @@ def plan_with(
             hint=f"Add the deployment, {config.deployment_source}, or --verifier to the command.",
         )
     if spec.engines().keys() - ({"verifier"} if own is not None else set()):
-        require_engines(spec, endpoints or spec.endpoints, say)
+        require_engines(spec, endpoints or spec.endpoints, observer.say)
     models = Models.load(spec, text_verifier=takes_text(spec, own))
     config = msgspec.structs.replace(
         config,
@@ -301,66 +310,5 @@ def plan_with(
 
 def folder_of(plan: Plan, what: str, out: Path | None) -> Path:
     """`out`, or a folder under runs/ that is not there yet, named for what will be in it."""
-    named = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
-    return (out or unused_folder(named)).resolve()
-
-
-def _carry_out(
-    plan: Plan,
-    folder: Path,
-    observer: Observer,
-    endpoints: tuple[str, ...],
-    title: str = "problems",
-    **how: Any,
-) -> None:
-    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-    carry_out_all({title: (plan, folder)}, folder, observer, campaign, **how)
-
-
-def carry_out_all(
-    plans: Mapping[str, tuple[Plan, Path]],
-    folder: Path,
-    observer: Observer,
-    campaign: Campaign,
-    *,
-    repair: bool = False,
-    saved: str | None = None,
-    on_result: Callable[[Result], None] = lambda result: None,
-) -> None:
-    """Make or continue runs one after the other: of each, by title, the plan and its folder.
-
-    All are opened first, so that a damaged log is reported before anything is started. `folder` is
-    what holds them; `saved` says what an error leaves, in place of a count. Raises a TtsError that
-    says how to go on.
-    """
-    finished = 0
-    with ExitStack() as opened:
-        runs = {
-            title: opened.enter_context(
-                open_run(plan, where, resume=has_begun(where), repair=repair, say=observer.say)
-            )
-            for title, (plan, where) in plans.items()
-        }
-
-        async def running() -> None:
-            nonlocal finished
-            async with campaign:
-                for title, run in runs.items():
-                    if len(runs) > 1 and run.left:
-                        observer.say(title)
-                    await campaign.run(run, title, on_result)
-                    finished += 1
-
-        def done() -> str | None:
-            now = campaign.progress
-            solved = f"{now.done} of {now.total} problems"
-            if len(runs) == 1:
-                return (saved or f"{solved} are solved") if now.began else None
-            said = f"{finished} of {len(runs)} runs are finished"
-            if now.began and now.done < now.total:
-                said += f", {solved} of the next are solved"
-            return said
-
-        sources = next(iter(runs.values())).plan.asked.sources
-        way_on = f"tts bench --resume {folder}{repeated(sources)}"
-        carry_out(running(), observer, folder, done, way_on)
+    name = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
+    return (out or unused_folder(name)).resolve()

@@ -29,6 +29,7 @@ from tts.search import Calibration
 from tts.serving.server.lookup import find_server
 from tts.serving.server.triton import Triton
 from tts.session import AsyncSession, Result, RunProgress
+from tts.session.event_loop import interruptible
 from tts.session.function_files import load_all
 from tts.session.plan import calibration_of, load_checked
 from tts.session.run import unused_folder
@@ -36,7 +37,7 @@ from tts.session.scoring import NoGenerator, Solution, SolutionScores, ranked
 from tts.strategies.parameters import scores_answers
 
 from ..bench.single_run import bench_in
-from ..campaign import TICK_S, carry_out
+from ..campaign import TICK_S, resumable
 from ..observer import Observer
 from .chains import Chain, ChainSet, ScoredChain
 from .labelled_files import read_chains
@@ -181,7 +182,8 @@ def score_chains(request: ScoreRequest, out: Path | None, observer: Observer) ->
             way_on = shlex.join(
                 request.command if out else (*request.command, "--out", str(folder))
             )
-            carry_out(job.score(remaining, len(fitting)), observer, folder, job.state, way_on)
+            with resumable(folder, job.state, way_on):
+                interruptible(job.score(remaining, len(fitting)), observer.say)
         elif job.lines:
             observer.say("Every chain is scored already")
     scores = {**{name: line.scored.scores for name, line in job.lines.items()}, **inputs.scores}
@@ -321,8 +323,8 @@ class _Job:
                         self.lines[name] = append(name, scored)
                         progress.done += 1
 
-                    scoring = session.scorer.score_all(map(_solution, chains), take)
-                    await session.watched(scoring)
+                    async with session.work():
+                        await session.scorer.score_all(map(_solution, chains), take)
             finally:
                 showing.cancel()
                 observer.changed()

@@ -114,7 +114,7 @@ def is_finished(study: Study) -> bool:
     """Whether every run and the load are there."""
     if not has_finished(pilot_folder(study.folder)) or not is_there(load_file(study.folder)):
         return False
-    return not left_of(study, study.steps()[0])
+    return not remaining_of(study, study.steps()[0])
 
 
 def can_restart(spec: Deployment) -> bool:
@@ -146,7 +146,7 @@ def _content(checkpoint: Path) -> dict[str, str]:
         raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 
-def left_of(study: Study, steps: Sequence[CellRun]) -> list[CellRun]:
+def remaining_of(study: Study, steps: Sequence[CellRun]) -> list[CellRun]:
     """The steps whose runs have not finished."""
     return [step for step in steps if not has_finished(run_folder(study.folder, step))]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
+from tts.session.event_loop import interruptible
 from tts.session.plan import Plan, findable, load_checked, reaches_for
-from tts.session.run import open_run, unused_folder
+from tts.session.run import OpenRun, open_run, unused_folder
 
-from ..campaign import Campaign, carry_out
+from ..campaign import Campaign, resumable
 from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
@@ -44,9 +46,9 @@ from .study_plan import (
     Study,
     can_restart,
     is_finished,
-    left_of,
     limits_digest,
     open_study,
+    remaining_of,
     seconds_of,
 )
 
@@ -84,7 +86,7 @@ def run_study(
     study = open_study(folder, config, spec)
     with locked(folder):
         create_study(folder, config)
-        _carry_out(study, observer)
+        _run(study, observer)
     return study
 
 
@@ -112,7 +114,7 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
             hint=f"Stop it: tts serve {spec.argument} --stop",
         )
     with locked(folder):
-        _carry_out(study, observer)
+        _run(study, observer)
     return study
 
 
@@ -143,63 +145,64 @@ def _check(spec: Deployment, observer: Observer) -> None:
         require_engines(spec, (), observer.say)
 
 
-def _carry_out(study: Study, observer: Observer) -> None:
-    def done() -> str:
+def _run(study: Study, observer: Observer) -> None:
+    def state() -> str:
         if not has_finished(pilot_folder(study.folder)):
             return "0 runs are finished"
         steps = study.steps()[0]
-        return f"{len(steps) - len(left_of(study, steps))} of {len(steps)} runs are finished"
+        return f"{len(steps) - len(remaining_of(study, steps))} of {len(steps)} runs are finished"
 
     way_on = f"tts study --resume {study.folder}"
     try:
-        carry_out(_run_all(study, observer), observer, study.folder, done, way_on)
+        with resumable(study.folder, state, way_on):
+            campaign = Campaign(observer)
+            interruptible(campaign.run(_runs(study, campaign, observer)), observer.say)
     finally:
         # the model repository, if there is one, is left as the deployment has it
         if study.config.restarts and study.spec.server.kind == "triton":
             render_repository(study.spec)
 
 
-async def _run_all(study: Study, observer: Observer) -> None:
+async def _runs(
+    study: Study, campaign: Campaign, observer: Observer
+) -> AsyncGenerator[tuple[str, OpenRun], None]:
+    """The runs that remain, each opened when the one before it has ended, and measurements."""
     base = study.cells()[0]
-    async with Campaign(observer) as campaign:
-        if not has_finished(pilot_folder(study.folder)):
-            observer.say("A pilot run, to see how long the study will take")
-            pilot = study.problems[:PILOT_PROBLEMS]
-            await _run_one(study, base, pilot, pilot_folder(study.folder), campaign, "pilot")
-        steps, rounds = study.steps()
-        count = len(rounds[0])
-        left = left_of(study, steps)
-        _announce(study, steps, left, count, observer)
-        for place, step in enumerate(left):
-            if step.cell.engines != base.engines:  # before those of the first round are closed
-                await _measure_load(study, campaign, observer)
-            remaining = seconds_left(
-                left[place:],
-                count,
-                seconds_of(study, steps),
-                unit_s=study.unit_s,
-                start_s=campaign.start_s or RESTART_S,
-            )
-            number = len(steps) - len(left) + place + 1
-            title = f"{number}/{len(steps)} {step.cell.title} (about {in_words(remaining)} left)"
-            observer.say(title)
-            problems, where = rounds[step.round - 1], run_folder(study.folder, step)
-            await _run_one(study, step.cell, problems, where, campaign, title)
-        await _measure_load(study, campaign, observer)
+    if not has_finished(pilot_folder(study.folder)):
+        observer.say("A pilot run, to see how long the study will take")
+        pilot = study.problems[:PILOT_PROBLEMS]
+        with _opened(study, base, pilot, pilot_folder(study.folder)) as run:
+            yield "pilot", run
+    steps, rounds = study.steps()
+    count = len(rounds[0])
+    remaining = remaining_of(study, steps)
+    _announce(study, steps, remaining, count, observer)
+    for place, step in enumerate(remaining):
+        if step.cell.engines != base.engines:  # before those of the first round are closed
+            await _measure_load(study, campaign, observer)
+        seconds = seconds_left(
+            remaining[place:],
+            count,
+            seconds_of(study, steps),
+            unit_s=study.unit_s,
+            start_s=campaign.start_s or RESTART_S,
+        )
+        number = len(steps) - len(remaining) + place + 1
+        title = f"{number}/{len(steps)} {step.cell.title} (about {in_words(seconds)} left)"
+        observer.say(title)
+        problems, where = rounds[step.round - 1], run_folder(study.folder, step)
+        with _opened(study, step.cell, problems, where) as run:
+            yield title, run
+    await _measure_load(study, campaign, observer)
 
 
 def _engines(study: Study, cell: Cell) -> Deployment:
     return deployment_of(study.spec, study.memory, cell.engines)
 
 
-async def _run_one(
-    study: Study,
-    cell: Cell,
-    problems: tuple[Problem, ...],
-    folder: Path,
-    campaign: Campaign,
-    title: str,
-) -> None:
+def _opened(
+    study: Study, cell: Cell, problems: tuple[Problem, ...], folder: Path
+) -> AbstractContextManager[OpenRun]:
     """One run, from its beginning: of an interrupted one, only half would be timed."""
     if is_there(folder):
         shutil.rmtree(folder)
@@ -210,9 +213,7 @@ async def _run_one(
         speculation=cell.speculation,
         in_flight=cell.in_flight,
     )
-    plan = Plan(config, _engines(study, cell), problems, study.strategy(cell.n))
-    with open_run(plan, folder) as run:
-        await campaign.run(run, title)
+    return open_run(Plan(config, _engines(study, cell), problems, study.strategy(cell.n)), folder)
 
 
 async def _measure_load(study: Study, campaign: Campaign, observer: Observer) -> None:
@@ -228,20 +229,27 @@ async def _measure_load(study: Study, campaign: Campaign, observer: Observer) ->
     recorded = read_requests(run, session.models)
     measured: list[Measured] = []
     seconds = study.config.form.load_s
-    await session.watched(measure_engines(session, recorded, seconds, measured, observer))
+    async with session.work():
+        await measure_engines(session, recorded, seconds, measured, observer)
     spec = planned(session.deployment)
     results = [analyse(each, spec) for each in measured]
     write(load_file(study.folder), to_json(spec, str(run), recorded, results))
 
 
 def _announce(
-    study: Study, steps: Sequence[CellRun], left: Sequence[CellRun], count: int, observer: Observer
+    study: Study,
+    steps: Sequence[CellRun],
+    remaining: Sequence[CellRun],
+    count: int,
+    observer: Observer,
 ) -> None:
     load_s = 0.0 if is_there(load_file(study.folder)) else study.config.form.load_s
-    expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)
+    expected = load_s + seconds_left(
+        remaining, count, seconds_of(study, steps), unit_s=study.unit_s
+    )
     observer.say(
         f"{len(steps)} runs of {count} problems, {starts(steps)} server starts; "
-        f"{len(left)} runs are left: about {in_words(expected)}."
+        f"{len(remaining)} runs are left: about {in_words(expected)}."
     )
     if not study.config.restarts:
         observer.say(

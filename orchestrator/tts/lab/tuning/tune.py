@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,24 +109,26 @@ def tune(
     measured: list[Measured] = []
     interrupted: Interrupted | None = None
 
-    async def record_and_measure(run: OpenRun | None) -> None:
+    campaign = Campaign(observer, cold=False)
+
+    async def record_and_measure(run: OpenRun | None) -> AsyncGenerator[tuple[str, OpenRun], None]:
         nonlocal recorded
-        async with Campaign(observer, cold=False) as campaign:
-            if run:
-                observer.say(f"Recording a run of {len(run.plan.problems)} problems")
-                await campaign.run(run, "recording")
-                recorded = read_requests(source, models)
-            assert recorded is not None
-            observer.say(
-                f"Replaying {len(recorded.generations):,} generator and "
-                f"{len(recorded.scorings):,} verifier requests of {source}"
-            )
-            session = await campaign.session(spec)
-            await session.watched(measure_engines(session, recorded, seconds, measured, observer))
+        if run:
+            observer.say(f"Recording a run of {len(run.plan.problems)} problems")
+            yield "recording", run
+            recorded = read_requests(source, models)
+        assert recorded is not None
+        observer.say(
+            f"Replaying {len(recorded.generations):,} generator and "
+            f"{len(recorded.scorings):,} verifier requests of {source}"
+        )
+        session = await campaign.session(spec)
+        async with session.work():
+            await measure_engines(session, recorded, seconds, measured, observer)
 
     with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
         try:
-            interruptible(record_and_measure(recording), observer.say)
+            interruptible(campaign.run(record_and_measure(recording)), observer.say)
         except Interrupted as stopped:
             if recorded is None or not any(engine.samples for engine in measured):
                 raise
