@@ -21,7 +21,7 @@ from tts.serving.server import supervise
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import identify
 from tts.serving.server.supervise import (
-    MOST_RESTARTS,
+    MAX_RESTARTS,
     WINDOW_S,
     BackgroundServer,
     wait_before_restart,
@@ -36,11 +36,11 @@ Echo = Callable[..., Deployment]
 @given(st.lists(st.floats(0, 3 * WINDOW_S), min_size=1).map(sorted))
 def test_a_server_is_started_again_a_bounded_number_of_times_in_any_window(failures: list[float]):
     recent = [time for time in failures if failures[-1] - time < WINDOW_S]
-    assert (wait_before_restart(failures) is None) == (len(recent) > MOST_RESTARTS)
+    assert (wait_before_restart(failures) is None) == (len(recent) > MAX_RESTARTS)
 
 
 def test_each_restart_in_the_window_waits_twice_as_long():
-    waits = [wait_before_restart([0.0] * n) for n in range(1, MOST_RESTARTS + 2)]
+    waits = [wait_before_restart([0.0] * n) for n in range(1, MAX_RESTARTS + 2)]
     assert waits == [1, 2, 4, 8, 16, None]
 
 

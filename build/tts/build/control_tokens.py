@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Tokenizer, models
 
 MARK = "\ufdd0"
 """Stands in front of a character that is text; no text should hold this noncharacter."""
-_MOST_DEPTH = 20
+_MAX_DEPTH = 20
 _MARKED = f"(?:{MARK}.)+"
 _IN_BRACKETS = re.compile(r"[^\w\s].*[^\W\d_].*[^\w\s]", re.DOTALL)
 
@@ -38,7 +38,7 @@ def any_of(texts: Collection[str], depth: int = 0) -> str:
 
     Their common beginnings stand in it once: a text of nothing but `<` takes as long as any.
     """
-    if depth == _MOST_DEPTH:
+    if depth == _MAX_DEPTH:
         return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
     branches = []
     for _, group in groupby(sorted(filter(None, texts)), key=itemgetter(0)):

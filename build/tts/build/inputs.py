@@ -121,6 +121,12 @@ class EngineInputs:
             return EngineInputs(self.deployment, "verifier")
         return self if isinstance(self.role_spec, VerifierRole) else None
 
+    @property
+    def verifier(self) -> VerifierRole:
+        """The verifier's part of the deployment, of a role that is one."""
+        assert isinstance(self.role_spec, VerifierRole)
+        return self.role_spec
+
     def require_dialogue(self) -> VerifierDialogue | Critic | None:
         """How steps are put to the verifier that the engine is; None: it is none.
 
@@ -136,8 +142,7 @@ class EngineInputs:
         """
         if self.judge is None:
             return {}
-        spec, dialogue = self.judge.role_spec, self.require_dialogue()
-        assert isinstance(spec, VerifierRole)
+        spec, dialogue = self.judge.verifier, self.require_dialogue()
         if isinstance(dialogue, Critic):
             return dict(dialogue.asks.labels) if dialogue.asks else {}
         tokens = column_tokens(self.judge.tokenizer, spec)

@@ -185,6 +185,10 @@ class _Fields:
             f"{self.file}: {self.prefix}{field} is {value!r:.200}; supported: {supported}."
         )
 
+    def require_unset(self, field: str, supported: str) -> None:
+        if value := self.get(field):
+            self.refuse(field, value, supported)
+
     def get(self, field: str, default: Any = None) -> Any:
         value = self.data.get(field)
         return default if value is None else value
@@ -244,8 +248,7 @@ def _experts(fields: _Fields) -> Experts:
         fields.refuse(
             "decoder_sparse_step", fields.get("decoder_sparse_step"), f"1 ({every_layer})"
         )
-    if fields.get("mlp_only_layers"):
-        fields.refuse("mlp_only_layers", fields.get("mlp_only_layers"), f"[] ({every_layer})")
+    fields.require_unset("mlp_only_layers", f"[] ({every_layer})")
     # transformers 5 saves Qwen3's num_experts as num_local_experts, as Mixtral always had it
     field = "num_local_experts" if fields.get("num_local_experts") else "num_experts"
     count, per_token = fields.count(field), fields.count("num_experts_per_tok")
@@ -263,14 +266,9 @@ def _experts(fields: _Fields) -> Experts:
 
 def _refuse_unsupported(fields: _Fields, architecture: str) -> None:
     for field in _EXPERT_FIELDS if architecture not in MIXTURES else ():
-        if fields.get(field):
-            fields.refuse(field, fields.get(field), "dense models only, no mixture of experts")
-    if fields.get("quantization_config"):
-        fields.refuse(
-            "quantization_config",
-            fields.get("quantization_config"),
-            "unquantised checkpoints; `precision` in the deployment file quantises the engine",
-        )
+        fields.require_unset(field, "dense models only, no mixture of experts")
+    supported = "unquantised checkpoints; `precision` in the deployment file quantises the engine"
+    fields.require_unset("quantization_config", supported)
     activation = fields.get("hidden_act", "silu")
     if activation != "silu":
         fields.refuse("hidden_act", activation, "silu")
@@ -280,8 +278,7 @@ def _refuse_unsupported(fields: _Fields, architecture: str) -> None:
         value = fields.data.get("sliding_window", "absent (that is, 4096)")
         if value is not None:
             fields.refuse("sliding_window", value, f"null ({window})")
-    if fields.get("use_sliding_window", False):
-        fields.refuse("use_sliding_window", fields.get("use_sliding_window"), f"false ({window})")
+    fields.require_unset("use_sliding_window", f"false ({window})")
     kinds = fields.get("layer_types", [])
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         fields.refuse("layer_types", kinds, f"full_attention ({window})")

@@ -18,11 +18,11 @@ from tokenizers import Tokenizer
 from tts.base.input_files import Unreadable, parse_json
 from tts.base.worker_process import serve
 
-MOST_IDS = 100
+MAX_IDS = 100
 """The most ids that one character may become."""
-MOST_TOKENS = 4_000_000
+MAX_TOKENS = 4_000_000
 """Ids: several times those of the largest vocabulary known."""
-MOST_REPETITIONS = 1000
+MAX_REPETITIONS = 1000
 _COMMON = "aA1 .\n\u00e9\u4e2d"
 _TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
 
@@ -56,9 +56,9 @@ def _answer(text: str) -> Generator[str, None, dict[str, str]]:
 def _require_ids(tokenizer: Tokenizer) -> None:
     """Refuse ids that no tensor can hold, and of which the library fills the gaps below."""
     for spelling, token in tokenizer.get_vocab(with_added_tokens=True).items():
-        if token >= MOST_TOKENS:
+        if token >= MAX_TOKENS:
             raise Unreadable(
-                f"the id of {spelling!r:.100} is {token}; ids are 0 to {MOST_TOKENS - 1:,}"
+                f"the id of {spelling!r:.100} is {token}; ids are 0 to {MAX_TOKENS - 1:,}"
             )
 
 
@@ -77,7 +77,7 @@ def _repetitions(pattern: str) -> list[str]:
     characters = dict.fromkeys([*_COMMON, *pattern])
     end = "\N{SNOWMAN}" + "".join(characters)[:200]
     repeated = dict.fromkeys([*characters, *map("".join, pairwise(pattern))])
-    return [each * 40 + end for each in repeated][:MOST_REPETITIONS]
+    return [each * 40 + end for each in repeated][:MAX_REPETITIONS]
 
 
 def _encode(tokenizer: Tokenizer, sample: str) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _encode(tokenizer: Tokenizer, sample: str) -> Iterator[str]:
     ids = tokenizer.encode(sample, add_special_tokens=False).ids
     whole = tokenizer.encode(sample, add_special_tokens=True).ids
     for count in (len(ids), len(whole)):
-        if count > MOST_IDS * len(sample):
+        if count > MAX_IDS * len(sample):
             raise Unreadable(f"it makes {count:,} tokens of {sample[:30]!r}")
     yield f"decoding {len(ids)} tokens with it"
     tokenizer.decode(ids, skip_special_tokens=True)

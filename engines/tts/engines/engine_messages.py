@@ -24,7 +24,7 @@ from .statistics import Statistics
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 18
-_MOST_WORDS = 8
+_MAX_WORDS = 8
 """Different lists of stop words that an engine keeps, at most: each may take 6 MB."""
 
 
@@ -137,7 +137,7 @@ class Submissions:
         introduction = b""
         if id(words) not in self._words:
             number = len(self._words) + 1
-            if number > _MOST_WORDS:  # the oldest make room
+            if number > _MAX_WORDS:  # the oldest make room
                 number, _ = self._words.pop(next(iter(self._words)))
             self._words[id(words)] = number, words
             introduction = encode(Words(number, words))

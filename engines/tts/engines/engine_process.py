@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .engine import Engine, EngineCommand
 
 _PR_SET_PDEATHSIG = 1
-_MOST_HELD = 256
+_MAX_WAITING = 256
 """Statistics that wait for the next response, at most."""
 _LONGEST_HELD_S = 1.0
 """How long they wait, at most: they tell that a slow engine is at work."""
@@ -62,7 +62,7 @@ class EngineConnection:
     def open(self, opening: Open) -> Engine:
         """Open an engine whose commands come from here; raises EngineError."""
         if not opening.statistics_s:  # those of every step: by themselves worth no wake-up
-            self._may_wait = _MOST_HELD
+            self._may_wait = _MAX_WAITING
         engine = _open(opening, self)
         self._asked = Commands(engine, self._answer)
         return engine

@@ -38,7 +38,7 @@ _CODES = {
 }
 """Triton's names, for clients of any kind; ours reads the text, all that a stream carries."""
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-MOST_ROWS = 1 << 30
+MAX_ROWS = 1 << 30
 """Rows that a client may number."""
 GATHER_S = 0.012
 """How long the answer to a row may wait for others: each message costs four processes a wake-up,
@@ -282,8 +282,8 @@ class TritonPythonModel:
 
 
 def _first_row(first: Any) -> int:
-    if not isinstance(first, int) or not 0 <= first < MOST_ROWS:
-        raise RequestError(f"{wire.FIRST_ROW} is {first!r:.100}; it must be in 0..{MOST_ROWS - 1}")
+    if not isinstance(first, int) or not 0 <= first < MAX_ROWS:
+        raise RequestError(f"{wire.FIRST_ROW} is {first!r:.100}; it must be in 0..{MAX_ROWS - 1}")
     return first
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from tts.base import paths
 from tts.build.spec import Deployment, Role
 from tts.serving.server.triton import LOG
-from tts.serving.server.triton_log import Seen, read_start_log
+from tts.serving.server.triton_log import LogMatch, read_start_log
 
 from .observation import Observation
 
@@ -44,7 +44,7 @@ def last_start(deployment: Deployment) -> Iterator[Observation]:
         yield from _compared(f"{what} of the last start", planned, _numbers(lines, forms))
 
 
-def _numbers(lines: list[Seen], forms: dict[str, str]) -> list[int]:
+def _numbers(lines: list[LogMatch], forms: dict[str, str]) -> list[int]:
     """Each number of these forms once: no line says of which engine it is."""
     numbers = [each.numbers[forms[each.form]] for each in lines if each.form in forms]
     return list(dict.fromkeys(numbers))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from tts.build.sandbox import Ended, Failure, Sandbox
+from tts.build.sandbox import Failure, ProgramEnd, Sandbox
 
 from .base import ScoreCall, VerifierResult
 
@@ -47,7 +47,7 @@ class CommandVerifier:
             return VerifierResult(0.0, no_verdict=1)
         return VerifierResult(score)
 
-    def _warn(self, outcome: Ended) -> None:
+    def _warn(self, outcome: ProgramEnd) -> None:
         """Warn of the first failure: it may be the program's, and then all candidates score 0."""
         if self._has_failed:
             return

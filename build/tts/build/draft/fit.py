@@ -6,7 +6,8 @@ models least are tried first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from tts.base.errors import ConfigError
@@ -22,7 +23,7 @@ _EXACT_SHARE = 1 / 4
 """Share of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
 _SHARE = 3 / 4
 """Share of the machine's memory that a pair may take beside everything else."""
-_MOST_GPUS = 8
+_MAX_GPUS = 8
 """Considered where the file is for GPUs that are not here."""
 _FEW = 16
 """Requests of a pair that has little memory."""
@@ -67,48 +68,54 @@ def _host_choices(machine: Machine) -> Iterator[tuple[Precision, float, int | No
 
 
 def _on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
-    refused: ConfigError | None = None
-    narrow: Deployment | None = None
-    for precision in _gpu_precisions(deployment):
-        for placement in _gpu_placements(machine.gpus or _MOST_GPUS):
-            for batch in _BATCHES:
-                try:
-                    placed = place(_with(deployment, precision, batch), placement)
-                except ConfigError as error:
-                    refused = refused or error
-                    continue
-                if _has_room(placed):
-                    return placed
-                narrow = narrow or placed
-    if narrow:
-        return narrow
-    assert refused is not None  # every kind of GPU has a precision
-    raise refused
+    return _first_with_room(
+        partial(_placed, _with(deployment, precision, batch), placement)
+        for precision in _gpu_precisions(deployment)
+        for placement in _gpu_placements(machine.gpus or _MAX_GPUS)
+        for batch in _BATCHES
+    )
 
 
 def started_on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
     """The deployment of engines that are started with sizes that fit; raises ConfigError if none
     do.
     """
-    refused: ConfigError | None = None
-    narrow: Deployment | None = None
-    for gpus in [(0, 0)] if machine.gpus == 1 else [(0, 0), (0, 1)]:
-        for precision in ("auto", "fp8"):
-            for requests in _STARTED_REQUESTS:
-                candidate = _started(deployment, gpus, precision, requests)
-                try:
-                    engines = plan_started(candidate).engines
-                except ConfigError as error:
-                    refused = refused or error
-                    continue
-                generator = engines.get("generator")
-                if generator is None or generator.full_sequences >= _SEQUENCES:
-                    return candidate
-                narrow = narrow or candidate
+    return _first_with_room(
+        partial(_planned, _started(deployment, gpus, precision, requests))
+        for gpus in ([(0, 0)] if machine.gpus == 1 else [(0, 0), (0, 1)])
+        for precision in ("auto", "fp8")
+        for requests in _STARTED_REQUESTS
+    )
+
+
+def _first_with_room(plans: Iterable[Callable[[], tuple[Deployment, bool]]]) -> Deployment:
+    """The first deployment that has room, else the first that fits; raises the first refusal."""
+    refusals, narrow = [], []
+    for plan in plans:
+        try:
+            deployment, has_room = plan()
+        except ConfigError as error:
+            refusals.append(error)
+            continue
+        if has_room:
+            return deployment
+        narrow.append(deployment)
     if narrow:
-        return narrow
-    assert refused is not None
-    raise refused
+        return narrow[0]
+    raise refusals[0]
+
+
+def _placed(deployment: Deployment, placement: Placement) -> tuple[Deployment, bool]:
+    """The deployment so placed, and whether its pools hold enough for engines to be busy."""
+    placed = place(deployment, placement)
+    engines = placed.engines().values()
+    return placed, all(e.kv_cache.tokens >= _SEQUENCES * e.max_seq_len for e in engines)
+
+
+def _planned(deployment: Deployment) -> tuple[Deployment, bool]:
+    """The deployment, which fits, and whether its generator's pool holds enough."""
+    generator = plan_started(deployment).engines.get("generator")
+    return deployment, generator is None or generator.full_sequences >= _SEQUENCES
 
 
 def _started(
@@ -127,17 +134,10 @@ def _started(
     return deployment.model_copy(update=update)
 
 
-def _has_room(deployment: Deployment) -> bool:
-    """Whether the pools hold enough for engines to be busy."""
-    engines = deployment.engines().values()
-    return all(spec.kv_cache.tokens >= _SEQUENCES * spec.max_seq_len for spec in engines)
-
-
 def _gpu_precisions(deployment: Deployment) -> Iterator[Precision]:
-    assert deployment.tensorrt is not None
     for precision in PRECISIONS[deployment.target]:
         usual = precision != "fp16"  # which has the size of bf16 and less of its range
-        if usual and precision_problem(deployment.tensorrt.gpu, precision) is None:
+        if usual and precision_problem(deployment.tensorrt_block.gpu, precision) is None:
             yield precision
 
 

@@ -16,7 +16,7 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
-from ..spec import VerifierRole, VerifierSpec
+from ..spec import VerifierSpec
 from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
@@ -46,9 +46,9 @@ def settings_for(inputs: EngineInputs) -> BuildSettings:
 
 def _labels(inputs: EngineInputs) -> JsonValue:
     """The labels that scores are read at, with their weights; token ids where a critique asks."""
-    judge = inputs.judge and inputs.judge.role_spec
-    if not isinstance(judge, VerifierRole):
+    if inputs.judge is None:
         return None
+    judge = inputs.judge.verifier
     weights = inputs.label_weights if judge.facts.writes else judge.labels
     return [[label, weight] for label, weight in weights.items()] or None
 

@@ -10,41 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
-import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tts.base.errors import ConfigError
 from tts.base.machine_limits import usable_cores
 
 from ..spec.execution import ExecutionSpec
 from . import inside
-from .system_calls import system_call_filter
+from .bubblewrap import WORK, bare, beside_python, find_bubblewrap, wrapped
 
 MAX_OUTPUT_BYTES = 1 << 16
 _KEPT_ERRORS = 2000  # bytes at the end of the standard error
 _CHUNK_BYTES = 65536
 _END_S = 5.0  # for the parent of a program to end all of it, before it is killed itself
-_PROBE_S = 60.0
-_INSIDE = (Path(__file__).parent / "inside.py").read_text(encoding="utf-8")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives")
-_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
-_TEMPORARY = "/tmp"
-_WORK = f"{_TEMPORARY}/work"
-_OF_ITS_OWN = (Path("/proc"), Path("/dev"), Path(_WORK))
+_OF_ITS_OWN = (Path("/proc"), Path("/dev"), Path(WORK))
 """Folders that a program has in place of the machine's."""
 _TASKS_PER_PROCESS = 2  # the kernel counts threads; the parent inside sees the excess first
 HOW_TO_INSTALL = "Install it: apt-get install bubblewrap (0.7 or later), or your system's package."
@@ -81,7 +72,7 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramEnd:
     """How a program ended, and what it wrote."""
 
     output: bytes
@@ -99,120 +90,6 @@ _FAILURES = {
     inside.PROCESSES: Failure.PROCESSES,
     inside.NOT_STARTED: Failure.NOT_STARTED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """The bubblewrap of this machine, and how it is called here."""
-
-    path: str | None
-    """None if none can be used."""
-    description: str
-    """Its version, or why none can be used."""
-    options: tuple[str, ...] = ()
-    """What it takes from a program."""
-    changes_user: bool = False
-    """Whether programs run as a user of their own, for root's processes have no limit."""
-    limits_processes: bool = False
-    """Whether the kernel holds their processes to a number of their own."""
-
-
-_ALONE = ("--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-_UNPRIVILEGED = ("--unshare-all", *_ALONE)
-_PRIVILEGED = (
-    *(f"--unshare-{space}" for space in ("ipc", "pid", "net", "uts", "cgroup-try")),
-    *_ALONE,
-    *(word for name in ("SETUID", "SETGID", "CHOWN") for word in ("--cap-add", f"CAP_{name}")),
-)
-"""Options for root, who gives these rights up inside, with the user."""
-_FIRST_USER, _USERS = 0x70000000, 1 << 27
-"""User ids that systems leave alone (systemd's UIDS-GIDS.md), one drawn for each program."""
-_PROBE_TASKS = 4  # the parent inside, the probe, and two of four that it tries to start
-_PROBE = """
-import os, time
-for started in range(4):
-    try:
-        if os.fork() == 0:
-            time.sleep(60)
-    except OSError:
-        break
-else:
-    started = 4
-os._exit(100 + started)
-"""
-
-
-@cache
-def find_bubblewrap() -> Bubblewrap:
-    """The bubblewrap of this machine, tried once, for root in two ways."""
-    path = shutil.which("bwrap")
-    if path is None:
-        return Bubblewrap(None, "bubblewrap (bwrap) is not installed")
-    ways = [Bubblewrap(path, "", _UNPRIVILEGED)]
-    if os.geteuid() == 0:
-        ways.insert(0, Bubblewrap(path, "", _PRIVILEGED, changes_user=True))
-    try:
-        version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.split()
-        for way in ways:
-            probe = _probed(way)
-            if probe.returncode in range(100, 105):
-                return replace(
-                    way,
-                    description=f"bubblewrap {version[-1] if version else 'of unknown version'}",
-                    limits_processes=probe.returncode in range(101, 104),
-                )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Bubblewrap(None, f"{path} does not run: {error}")
-    return Bubblewrap(None, f"{path} cannot be used here: {probe.stderr.strip():.200}")
-
-
-def _probed(way: Bubblewrap) -> subprocess.CompletedProcess[str]:
-    """A program that starts more processes than it may; its status says how many it started."""
-    theirs, ours = os.pipe()
-    limits = {"memory_bytes": 1 << 30, "file_bytes": 0, "cpu_s": 60, "processes": 1000}
-    line = _wrapped(way, {**limits, "tasks": _PROBE_TASKS, "lifeline": theirs}, (), 1)
-    try:
-        return subprocess.run(
-            [*line, sys.executable, "-I", "-S", "-c", _PROBE],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_S,
-            pass_fds=(theirs,),
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def _wrapped(
-    way: Bubblewrap, limits: dict[str, int | None], reads: Iterable[Path], folder_mb: int
-) -> list[str]:
-    """The command line in front of a program's own."""
-    user = _FIRST_USER + secrets.randbelow(_USERS) if way.changes_user else None
-    inner = _inner({**limits, "user": user, "filter": system_call_filter().hex()})
-    return [way.path or "bwrap", *way.options, *_seen(reads, folder_mb), "--", *inner]
-
-
-def _inner(limits: dict[str, Any]) -> list[str]:
-    return [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(limits)]
-
-
-def _seen(reads: Iterable[Path], folder_mb: int) -> Iterator[str]:
-    """The options of bubblewrap for all that a program sees."""
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    for folder in ("/dev/shm", _TEMPORARY):
-        yield from ("--perms", "1777", "--size", str(folder_mb << 20), "--tmpfs", folder)
-    python = (sys.prefix, sys.base_prefix, sys.exec_prefix, _beside_python())
-    folders = {*python, *map(os.path.realpath, python), *map(str, reads)}
-    for path in (*_SYSTEM, *_SYSTEM_FILES, *sorted(folders)):  # what is above others first
-        for above in list(Path(path).parents)[-2::-1]:  # which bubblewrap would close to others
-            yield from ("--perms", "0755", "--dir", str(above))
-        yield from ("--ro-bind-try", path, path)
-    yield from ("--perms", "0777", "--dir", _WORK, "--chdir", _WORK)
-    if Path("/proc/keys").exists():
-        yield from ("--ro-bind", "/dev/null", "/proc/keys")
-    for path in ("/dev", "/proc", "/"):  # below /proc/sys root could change the kernel
-        yield from ("--remount-ro", path)
 
 
 @cache
@@ -303,7 +180,7 @@ class Sandbox:
             )
         return [str(Path(program).absolute()), *command[1:]]
 
-    async def run(self, command: Sequence[str], stdin: bytes) -> Ended:
+    async def run(self, command: Sequence[str], stdin: bytes) -> ProgramEnd:
         """Run a program, its first word a path, on this standard input.
 
         Cancelling ends it, and all that it has started.
@@ -312,7 +189,7 @@ class Sandbox:
             with self._folder() as folder:
                 return await self._run(command, stdin, folder)
 
-    async def _run(self, command: Sequence[str], stdin: bytes, folder: str) -> Ended:
+    async def _run(self, command: Sequence[str], stdin: bytes, folder: str) -> ProgramEnd:
         theirs, ours = os.pipe()
         # half started, it could not be cancelled: asyncio would wait for it for ever
         starting = asyncio.ensure_future(
@@ -333,11 +210,11 @@ class Sandbox:
                 output, errors = await _exchange(process, stdin)
                 status = await process.wait()
         except TimeoutError:
-            return Ended(b"", failure=Failure.TIME)
+            return ProgramEnd(b"", failure=Failure.TIME)
         except OverflowError:
-            return Ended(b"", failure=Failure.OUTPUT)
+            return ProgramEnd(b"", failure=Failure.OUTPUT)
         except OSError as error:
-            return Ended(b"", str(error), failure=Failure.NOT_STARTED)
+            return ProgramEnd(b"", str(error), failure=Failure.NOT_STARTED)
         finally:
             os.close(ours)
             if not starting.done():
@@ -346,7 +223,7 @@ class Sandbox:
             if starting.exception() is None:
                 await _end(starting.result())
         failure = _FAILURES.get(status, Failure.STATUS) if status else None
-        return Ended(output, errors.decode(errors="replace"), status, failure)
+        return ProgramEnd(output, errors.decode(errors="replace"), status, failure)
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[str]:
@@ -358,7 +235,7 @@ class Sandbox:
             yield folder
 
     def _environment(self, folder: str) -> dict[str, str]:
-        home = _WORK if self._isolated else folder
+        home = WORK if self._isolated else folder
         inherited = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         temporary = {"HOME": home, "TMPDIR": home}
         # programs run one on each core, and the kernel counts threads as processes
@@ -376,20 +253,16 @@ class Sandbox:
             "lifeline": lifeline,
         }
         if not self._isolated:
-            return [*_inner({**limits, "user": None, "filter": ""}), *command]
+            return [*bare({**limits, "user": None, "filter": ""}), *command]
         bubblewrap = find_bubblewrap()
         if bubblewrap.limits_processes:
             limits["tasks"] = _TASKS_PER_PROCESS * spec.processes
-        return [*_wrapped(bubblewrap, limits, self._reads, spec.files_mb), *command]
-
-
-def _beside_python() -> str:
-    return str(Path(sys.executable).parent)
+        return [*wrapped(bubblewrap, limits, self._reads, spec.files_mb), *command]
 
 
 def _path() -> str:
     """Where programs are looked for: first of all beside this Python."""
-    return os.pathsep.join([_beside_python(), os.environ.get("PATH", os.defpath)])
+    return os.pathsep.join([beside_python(), os.environ.get("PATH", os.defpath)])
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -318,6 +318,12 @@ class Deployment(Section):
             raise ValueError(f"generator and verifier have the same port, {ports[0]}")
         return self
 
+    @property
+    def tensorrt_block(self) -> TensorRTSpec:
+        """The block tensorrt, which a deployment of target tensorrt has."""
+        assert self.tensorrt is not None
+        return self.tensorrt
+
     def roles(self) -> dict[Role, RoleSpec]:
         """What the orchestrator needs of the models by role, generator first."""
         if isinstance(self.verifier, TextVerifier):

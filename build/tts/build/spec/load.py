@@ -152,7 +152,7 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
 
 MAX_LINES = 20
 """Mistakes that one error lists."""
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 """Characters of a value in an error."""
 
 
@@ -211,9 +211,9 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
 def _shown(value: object) -> str:
     """A value as it was written; a long one up to the last word that fits."""
     text = repr(value)
-    if len(text) <= MOST_SHOWN:
+    if len(text) <= MAX_SHOWN:
         return text
-    cut = text[:MOST_SHOWN]
+    cut = text[:MAX_SHOWN]
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 

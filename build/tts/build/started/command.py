@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from tts.base.errors import ConfigError
 
 from ..spec import Deployment, Role, Scores
-from .engine import Options, Start
+from .engine import Budget, Options, Start
 from .engines import ENGINES
-from .memory import Budget, budgets, judge_of, own_head, sequences_of, tokens_of
+from .memory import budgets, judge_of, own_head, sequences_of, tokens_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def command_of(
     spec = deployment.started()[role]
     if spec.container:
         require_labels(deployment, role, spec.container.rpartition(":")[2].removeprefix("v"))
-    engine, budget = ENGINES[spec.target], budget or budgets(deployment)[role]
+    engine = ENGINES[spec.target]
     start = Start(
         spec=spec,
         role=role,
@@ -61,10 +61,7 @@ def command_of(
         deterministic=deployment.deterministic,
         judge=judge_of(deployment, role),
         head=require_head(deployment, role),
-        kv_bytes=budget.kv_bytes,
-        kv_tokens=budget.kv_tokens,
-        share=budget.share,
-        free_share=budget.free_share,
+        budget=budget or budgets(deployment)[role],
     )
     name = engine.program_in_image if spec.container else spec.executable
     program = (str(name or engine.program[0]), *engine.program[1:])

@@ -12,6 +12,22 @@ Options = Mapping[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What the plan gives to one engine on each of its GPUs, or in this machine's memory."""
+
+    kv_bytes: int
+    kv_tokens: int | None
+    """Tokens that these bytes hold; None: the model's shape is not known."""
+    weights: int | None
+    """Bytes; None: the model's shape is not known."""
+    share: float | None
+    """Part of each GPU that the engine takes in all; None: on CPUs, or not known."""
+    free_share: float | None
+    """Part that the KV cache is of what is free when the engine allocates it, if the engines start
+    one after the other, generator first; None: on CPUs, or not known."""
+
+
+@dataclass(frozen=True)
 class Start:
     """One engine's start: its section, and what the plan has made of it."""
 
@@ -30,15 +46,7 @@ class Start:
     """The verifier that the engine is, or is as well; None: it only writes."""
     head: Scores | None
     """What its own head scores, in place of a language head; None: it has a language head."""
-    kv_bytes: int
-    """KV cache on each of its GPUs."""
-    kv_tokens: int | None
-    """Tokens that these bytes hold; None: the shape of the model is not known."""
-    share: float | None
-    """Part of each GPU that the engine takes in all; None: on CPUs, or not known."""
-    free_share: float | None
-    """Part that the KV cache is of what is free when the engine allocates it, if the engines start
-    one after the other, generator first; None: on CPUs, or not known."""
+    budget: Budget
 
 
 @dataclass(frozen=True)

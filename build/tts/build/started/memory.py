@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import MemoryPlan, plan_memory, whole_blocks
 from ..tensorrt.model_shape import config_of, known_model
 from ..verifiers.head import Head, head_of
-from .engine import Engine
+from .engine import Budget, Engine
 from .engines import ENGINES
 
 WORKSPACE = int(0.50 * GIB)
@@ -69,21 +69,6 @@ CPU_POOL = 4 * GIB
 """The largest KV cache on CPUs that nobody stated: vLLM's default."""
 _STORED: Mapping[str, Precision] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp16"}
 """How engines load a checkpoint by default: what is stored in 32 bits they round to 16."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What the plan gives to one engine on each of its GPUs, or in this machine's memory."""
-
-    kv_bytes: int
-    kv_tokens: int | None
-    """None: the model's shape is not known."""
-    weights: int | None
-    """None: the model's shape is not known."""
-    share: float | None
-    """See `engine.Start`."""
-    free_share: float | None
-    """See `engine.Start`."""
 
 
 def sequences_of(deployment: Deployment, role: Role) -> int:

@@ -25,7 +25,7 @@ def _options(start: Start) -> Options:
         "--chunked-prefill-size": start.tokens,
         "--max-prefill-tokens": start.tokens,
         "--schedule-policy": "lpm" if start.role == "verifier" else "fcfs",
-        "--max-total-tokens": start.kv_tokens,
+        "--max-total-tokens": start.budget.kv_tokens,
         "--mem-fraction-static": NEARLY_ALL if start.on_gpu else None,
         "--cuda-graph-max-bs-decode": start.sequences if start.on_gpu else None,
         # what a request does not say is not to come from the checkpoint

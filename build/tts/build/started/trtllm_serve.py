@@ -17,7 +17,7 @@ def _options(start: Start) -> Options:
         "--max_num_tokens": start.tokens,
         "--enable_chunked_prefill": True,
         # a part of what is free once the weights are loaded: no option has tokens or bytes
-        "--free_gpu_memory_fraction": start.free_share,
+        "--free_gpu_memory_fraction": start.budget.free_share,
     }
 
 

@@ -27,9 +27,9 @@ def _options(start: Start) -> Options:
         "--enforce-eager": not start.on_gpu,
         "--enable-prefix-caching": start.head != "steps",
         "--no-enable-prefix-caching": start.head == "steps",
-        "--kv-cache-memory-bytes": start.kv_bytes,
+        "--kv-cache-memory-bytes": start.budget.kv_bytes,
         # no part of the KV cache: a start is refused where so much is not free
-        "--gpu-memory-utilization": start.share,
+        "--gpu-memory-utilization": start.budget.share,
         # what a request does not say is not to come from the checkpoint
         "--generation-config": "vllm",
         "--max-logprobs": max(LEAST_LOGPROBS, len(judge.labels) if judge else 0),

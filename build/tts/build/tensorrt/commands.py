@@ -14,7 +14,7 @@ from typing import Literal
 from tts.base.errors import CheckpointError, ConfigError
 
 from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Gpu, Role
+from ..spec import Deployment, EngineSpec, Role
 from . import contract, in_container
 from .feasibility import check_feasible
 
@@ -246,7 +246,7 @@ def _check(deployment: Deployment, spec: EngineSpec, work: Workspace) -> BuildSt
             *_PYTHON,
             "check",
             *("--tensorrt-llm", contract.TENSORRT_LLM),
-            *("--compute-capability", contract.compute_capability(_gpu(deployment))),
+            *("--compute-capability", contract.compute_capability(deployment.tensorrt_block.gpu)),
             *("--gpus", str(len(devices))),
         ),
         devices=devices,
@@ -319,8 +319,3 @@ def _recorded(value: str) -> object:
     if value.isdecimal():
         return int(value)
     return {"enable": True, "disable": False, "": True}.get(value, value)
-
-
-def _gpu(deployment: Deployment) -> Gpu:
-    assert deployment.tensorrt is not None  # the spec requires it of target tensorrt
-    return deployment.tensorrt.gpu

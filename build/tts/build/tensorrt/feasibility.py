@@ -18,10 +18,9 @@ from .heads import require_convertible
 
 def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
-    assert deployment.tensorrt is not None  # the spec requires it of engines for GPUs
     if deployment.target not in STARTED:
         require_convertible(deployment, role, model)
-        _check_precision(deployment, role, deployment.tensorrt.gpu)
+        _check_precision(deployment, role, deployment.tensorrt_block.gpu)
     _check_parallelism(deployment, role, model)
 
 

@@ -17,7 +17,7 @@ from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_
 from ..checkpoint import FileStamp, content_hash
 from ..inputs import EngineInputs, judged_by
 from ..manifest import BuildSettings, EngineConfig
-from ..spec import Deployment, Role, TensorRTSpec, VerifierRole
+from ..spec import Deployment, Role, VerifierRole
 from ..verifiers.dialogue import label_ids
 from . import contract
 from .commands import (
@@ -46,7 +46,7 @@ _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 
 def settings_for(inputs: EngineInputs) -> BuildSettings:
     """What the engine would be built with now, without settings of the server."""
     role, spec, model = inputs.role, inputs.spec, inputs.shape
-    options = _options(inputs.deployment)
+    options = inputs.deployment.tensorrt_block
     container, place = contract.containers()[options.container], spec.placement
     settings: BuildSettings = {
         "target": inputs.deployment.target,
@@ -95,7 +95,7 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
             hint="Leave --verify out.",
         )
     deployment = plans[0].deployment
-    options = _options(deployment)
+    options = deployment.tensorrt_block
     devices = (d for plan in plans for d in plan.spec.placement.replicas[0])
     require_machine(find_toolchain(options.container), options.gpu, devices)
     root = paths.built_dir(deployment.name)
@@ -118,7 +118,7 @@ def make_engine(
 ) -> VerificationOutcome:
     """Build the engine in `folder`; after a failure, a finished conversion is kept for the next."""
     model = plan.inputs.shape
-    toolchain = find_toolchain(_options(plan.deployment).container)
+    toolchain = find_toolchain(plan.deployment.tensorrt_block.container)
     work = workspace(plan.deployment, plan.role)
     check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
     made_from = _made_from(conversion, stamps)
@@ -173,15 +173,15 @@ def make_engine(
 def preview(inputs: EngineInputs) -> list[str]:
     """The commands that build one engine; needs no GPU, no docker, no checkpoint."""
     deployment, role, spec, model = inputs.deployment, inputs.role, inputs.spec, inputs.shape
-    options = _options(deployment)
+    options = deployment.tensorrt_block
     check_length(inputs)
     work = workspace(deployment, role)
     toolchain = find_toolchain(options.container)
     lines = [f"# {role}: {spec.checkpoint.name} in {spec.precision} for {options.gpu}"]
     if not (spec.checkpoint / "config.json").is_file():
         lines.append(f"# not at {spec.checkpoint} yet; its shape is the published one")
-    judge = inputs.judge and inputs.judge.role_spec
-    if isinstance(judge, VerifierRole):
+    if inputs.judge:
+        judge = inputs.judge.verifier
         lines.append(f"# judges with {judged_by(model, judge)}")
         if model.head:
             lines.append(f"# its checkpoint, written again as a causal model: {work.causal}")
@@ -213,7 +213,7 @@ _DOING = {
 
 def workspace(deployment: Deployment, role: Role) -> Workspace:
     """Where the engine of a role is built; all builds for one GPU share kernel timings."""
-    options = _options(deployment)
+    options = deployment.tensorrt_block
     tensorrt = contract.containers()[options.container].tensorrt
     return Workspace(
         root=paths.built_dir(deployment.name) / f".{role}.work",
@@ -271,8 +271,3 @@ def _write_record(work: Workspace, made_from: dict[str, object]) -> None:
 def _empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-
-
-def _options(deployment: Deployment) -> TensorRTSpec:
-    assert deployment.tensorrt is not None  # the spec requires it of target tensorrt
-    return deployment.tensorrt

@@ -27,8 +27,7 @@ HOME = {"HOME": "/tmp"} | USER
 
 def image(deployment: Deployment) -> str:
     """The container image of a deployment of target tensorrt."""
-    assert deployment.tensorrt is not None  # the spec requires it
-    return container_image(deployment.tensorrt.container)
+    return container_image(deployment.tensorrt_block.container)
 
 
 def loaded(deployment: Deployment) -> dict[Role, Path]:

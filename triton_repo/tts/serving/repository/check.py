@@ -60,14 +60,14 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
         ]
 
 
-Found = tuple[str, str, str]  # where, what, why
+Mismatch = tuple[str, str, str]  # where, what, why
 
 
 def _models(repository: Path) -> list[str]:
     return sorted(path.name for path in repository.iterdir())
 
 
-def _files(folder: Path, rendered: Path) -> Iterator[Found]:
+def _files(folder: Path, rendered: Path) -> Iterator[Mismatch]:
     expected = {path.relative_to(rendered): path for path in rendered.rglob("*")}
     there = {path.relative_to(folder) for path in folder.rglob("*")} if folder.is_dir() else set()
     caches = {path.parent / _PYTHON_CACHE for path in expected if path.suffix == ".py"}
@@ -86,7 +86,7 @@ def _files(folder: Path, rendered: Path) -> Iterator[Found]:
             yield str(path), "is not the one that comes with the toolkit", why
 
 
-def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
+def _config(folder: Path, model: str, rendered: Path) -> Iterator[Mismatch]:
     """The mistakes in one configuration."""
     file = folder / model / CONFIG
     if not file.is_file():
@@ -108,7 +108,7 @@ def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
         yield f"{where}: {'.'.join(path)}", _compared(value, is_there), _reason(path, value)
 
 
-def _parameters(where: str, expected: dict[str, str], actual: dict[str, str]) -> Iterator[Found]:
+def _parameters(where: str, expected: dict[str, str], actual: dict[str, str]) -> Iterator[Mismatch]:
     for key in sorted(expected.keys() | actual.keys()):
         fact = contract().parameter(key)
         why = fact.why if fact else _NOT_ASKED_FOR if key not in expected else "the models read it"

@@ -7,43 +7,38 @@ from pathlib import Path
 
 from tts.base.errors import CheckpointError
 from tts.build.inputs import EngineInputs
-from tts.build.spec import VerifierRole
 from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import head_kind
 from tts.build.verifiers.head import HEAD_COLUMNS, HEAD_WEIGHTS
 
 
-def label_weights(verifier: EngineInputs) -> dict[int, float]:
+def label_weights(inputs: EngineInputs) -> dict[int, float]:
     """Token ids of the labels with their weights, the best first.
 
     The ids are those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of
     the published model of its name. Raises CheckpointError if it is neither, or if its tokenizer
     cannot make the labels or the dialogue. Columns that stand for no tokens are the first two.
     """
-    if (verifier.folder / "tokenizer.json").is_file():
-        return verifier.label_weights
-    if (verifier.is_here or verifier.is_published) and verifier.shape.head:
+    if (inputs.folder / "tokenizer.json").is_file():
+        return inputs.label_weights
+    if (inputs.is_here or inputs.is_published) and inputs.shape.head:
         return dict(zip(HEAD_COLUMNS, HEAD_WEIGHTS, strict=True))
-    spec = verifier.role_spec
-    assert isinstance(spec, VerifierRole)
-    return _published(verifier.folder, spec.labels)
+    return _published(inputs.folder, inputs.verifier.labels)
 
 
-def label_biases(verifier: EngineInputs) -> list[float]:
+def label_biases(inputs: EngineInputs) -> list[float]:
     """The bias added to the label logits, since the engine's matrix has none; empty for most.
 
     Raises CheckpointError for a head that is not in the checkpoint.
     """
-    spec = verifier.role_spec
-    assert isinstance(spec, VerifierRole)
-    if head_kind(verifier.folder, spec) == "labels":
+    if head_kind(inputs.folder, inputs.verifier) == "labels":
         return []
-    if not verifier.is_here:
+    if not inputs.is_here:
         raise CheckpointError(
-            f"The biases of the verifier's head are not known: {verifier.folder} is not here.",
+            f"The biases of the verifier's head are not known: {inputs.folder} is not here.",
             hint="Download the verifier's checkpoint to that folder: its weights hold them.",
         )
-    _, bias = verifier.checkpoint.head_layers()[-1]
+    _, bias = inputs.checkpoint.head_layers()[-1]
     return [float(value) for value in bias]
 
 

@@ -21,7 +21,7 @@ from .supervisor import comes_back, is_down, supervising, supervisor_of
 from .watchdog import STALL_S, Watchdog
 
 CHECK_INTERVAL_S = 1.0
-MOST_RESTARTS = 5
+MAX_RESTARTS = 5
 """A server that fails more often within WINDOW_S has a cause that restarts do not remove."""
 WINDOW_S = 600.0
 _SAY_S = 30.0
@@ -143,7 +143,7 @@ def wait_before_restart(failures: Sequence[float]) -> float | None:
     `failures` are the times of all failures so far, in order, in seconds.
     """
     recent = sum(failures[-1] - failure < WINDOW_S for failure in failures)
-    return None if recent > MOST_RESTARTS else FIRST_WAIT_S * 2.0 ** (recent - 1)
+    return None if recent > MAX_RESTARTS else FIRST_WAIT_S * 2.0 ** (recent - 1)
 
 
 class BackgroundServer(threading.Thread):

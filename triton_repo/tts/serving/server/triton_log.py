@@ -64,7 +64,7 @@ def _reason(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LogMatch:
     """One line of a known form."""
 
     form: str
@@ -73,14 +73,14 @@ class Seen:
     """Numbers by the name of their group in the pattern."""
 
 
-def read_start_log(lines: Iterable[str]) -> list[Seen]:
+def read_start_log(lines: Iterable[str]) -> list[LogMatch]:
     """Every line that has one of the known forms, in the log's order."""
     matches = []
     for line in lines:
         for form, pattern in _patterns().items():
             if match := pattern.search(line):
                 numbers = {name: int(text) for name, text in match.groupdict().items()}
-                matches.append(Seen(form, line.strip(), numbers))
+                matches.append(LogMatch(form, line.strip(), numbers))
                 break
     return matches
 
