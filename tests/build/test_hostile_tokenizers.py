@@ -14,7 +14,7 @@ from tts.base import paths
 from tts.base.errors import CheckpointError
 from tts.build import tokenizer_check
 from tts.build.tokenizer import Tokenizer
-from tts.build.tokenizer_worker import MOST_TOKENS
+from tts.build.tokenizer_worker import MAX_TOKENS
 
 PADDING = {
     "strategy": {"Fixed": 100_000_000},
@@ -72,7 +72,7 @@ def test_merges_are_not_left_out_at_random(tmp_path):
     assert [tokenizer.encode("ab") for _ in range(20)] == [[2]] * 20
 
 
-@pytest.mark.parametrize("token", [2**31, 2**32 - 1, MOST_TOKENS])
+@pytest.mark.parametrize("token", [2**31, 2**32 - 1, MAX_TOKENS])
 def test_an_id_that_is_none_is_named(tmp_path, token):
     said = r"tokenizer\.json cannot be used: the id of 'b' is"
     with pytest.raises(CheckpointError, match=said):
