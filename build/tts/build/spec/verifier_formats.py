@@ -24,7 +24,7 @@ class FieldWords:
     """The words of errors about a field that only some formats have."""
 
     stated: str
-    """That the field is stated, with its value."""
+    """The clause that it is stated, with its value."""
     noun: str
     """What only some formats have."""
     required: str = ""

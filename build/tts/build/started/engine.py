@@ -74,7 +74,7 @@ class Engine:
     block: int = 16
     """Tokens of a block of the KV cache."""
     cpu_block: int | None = None
-    """The same on CPUs, where it differs."""
+    """Tokens of a block on CPUs, where they differ."""
     context: float = 0.6
     """GiB of a process on a GPU before anything is loaded: a guess, until it is measured."""
     graphs: Callable[[int], int] = lambda _: 0
