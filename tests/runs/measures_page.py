@@ -28,11 +28,17 @@ def sections_of(text):
 
 def table(section):
     """A row for each measure of a section."""
-    found = MEASURES[section]
-    sourced = any(measure.source for measure in found)
+    measures = MEASURES[section]
+    sourced = any(measure.source for measure in measures)
     rows = [["measure", "unit", "definition", "source"], ["---"] * 4]
-    rows += [[f"`{each.name}`", each.unit, each.definition, each.source] for each in found]
+    rows += [[f"`{each.name}`", each.unit, _definition(each), each.source] for each in measures]
     return "".join(f"| {' | '.join(row if sourced else row[:3])} |\n" for row in rows)
+
+
+def _definition(measure):
+    """The definition, with its key in summary.json where that is another word."""
+    key = "" if measure.key in ("", measure.name) else f" summary.json: `{measure.key}`."
+    return measure.definition + key
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def test_a_chain_that_came_to_its_most_steps_or_tokens_has_not_ended(stop, text,
         expansion((0,), 0.0, 1.0, thoughts=texts(text, stop=stop)),
         solved("a", 2.0, completions=done, limit=limit),
     ]
-    assert Measures.of(log).unended == unended
+    assert Measures.of(log).problems["a"].tree.unended == unended
 
 
 def test_the_parts_that_hold_a_right_completion_are_counted():

@@ -19,11 +19,11 @@ from tests.runs.runs import run_of
 
 from tts.runs.events import VERSION, LoggedAnswer, LoggedCompletion, Resources, SessionBegan
 from tts.runs.measures import Measures
-from tts.runs.named_measures import MEASURES, named_measures
+from tts.runs.named_measures import ALL, MEASURES
 
 
 def values(log):
-    return {measure.name: measure.value for measure in named_measures(run_of(log).totals)}
+    return run_of(log).measures
 
 
 def test_the_page_shows_the_table_of_measures():
@@ -31,21 +31,21 @@ def test_the_page_shows_the_table_of_measures():
     page = PAGE.read_text()
     assert page == page_as_it_should_be(page)
     assert sections_of(page) == list(MEASURES)
-    names = [measure.name for section in MEASURES.values() for measure in section]
+    names = [measure.name for measure in ALL]
     assert len(set(names)) == len(names)
 
 
 @settings(max_examples=30)
 @given(whole_logs() | LOGS)
 def test_all_are_there_for_any_log_and_within_their_units(log):
-    found = named_measures(run_of(log).totals)
-    assert [m.name for m in found] == [m.name for m in named_measures(Measures())]
-    for measure in found:
-        if measure.value is not None:
-            assert math.isfinite(measure.value)
-            assert measure.value >= 0
+    totals = run_of(log).totals
+    for measure in ALL:
+        measure.value(Measures())
+        if (value := measure.value(totals)) is not None:
+            assert math.isfinite(value)
+            assert value >= 0
             if measure.unit == "share" and "idle" not in measure.name:
-                assert measure.value <= 1, measure.name
+                assert value <= 1, measure.name
 
 
 def test_the_measures_of_a_small_run():

@@ -277,26 +277,6 @@ class Measures:
         return sum(costs) if costs and len(costs) == len(self.problems) else None
 
     @property
-    def problems_per_s(self) -> float | None:
-        """Solved problems over the wall time."""
-        return len(self.problems) / self.wall_s if self.wall_s else None
-
-    @property
-    def unclosed(self) -> int:
-        """Completions that ended inside their thinking."""
-        return sum(problem.tree.unclosed for problem in self.problems.values())
-
-    @property
-    def unended(self) -> int:
-        """Completions whose chains did not end by themselves."""
-        return sum(problem.tree.unended for problem in self.problems.values())
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Generated tokens over the wall time."""
-        return self.generated_tokens / self.wall_s if self.wall_s else None
-
-    @property
     def latencies_s(self) -> list[float]:
         """From the start of each problem to its result, where one session did both."""
         return [each.seconds for each in self.problems.values() if each.seconds is not None]
@@ -309,12 +289,6 @@ class Measures:
             engine: {why: seconds / servers for why, seconds in by_why.items()}
             for engine, by_why in self._idle_s.items()
         }
-
-    @property
-    def waste(self) -> float | None:
-        """Share of the generated tokens that no search needed."""
-        wasted = self.speculation.unused_tokens + self.lost_tokens
-        return wasted / self.generated_tokens if self.generated_tokens else None
 
     @property
     def goodput(self) -> float | None:
@@ -369,12 +343,6 @@ class Measures:
         """Share of the judged problems that a rule's answers have right; None without any."""
         judged = self.judged()
         return sum(each.right(rule) for each in judged) / len(judged) if judged else None
-
-    @property
-    def pass_at_n(self) -> float | None:
-        """Share of the judged problems that have a right completion; None without any."""
-        judged = self.judged()
-        return sum(bool(each.any_correct) for each in judged) / len(judged) if judged else None
 
     def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
         """Judged problems by (independent parts, those of them that hold a right completion).

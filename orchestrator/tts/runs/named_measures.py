@@ -1,13 +1,14 @@
 """The table of measures: name, unit, definition, source and function of every number of a run.
 
-docs/reference/measures.md shows this table; `python -m tests.runs.measures_page` writes it there.
+summary.json, pages and `Run.measures` take their numbers from it, and docs/reference/measures.md
+shows it: `python -m tests.runs.measures_page` writes it there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tts.build.spec import ROLES, Role
 
@@ -28,40 +29,44 @@ class Measure:
     """`share` is within [0, 1]."""
     definition: str
     """A sentence or two in Markdown, with the formula."""
-    value_of: Callable[[Measures], MeasureValue]
-    """Its value, rounded; None where the run does not say it."""
+    exact: Callable[[Measures], MeasureValue]
+    """Its value before it is rounded; None where the run does not say it."""
+    digits: int | None = None
+    """The digits that it is rounded to; None of counts."""
     source: str = ""
     """Where the definition is from; empty for one of this project."""
+    key: str = ""
+    """Its place in summary.json, such as `waste.share`; empty where that does not hold it."""
+
+    def value(self, measures: Measures) -> MeasureValue:
+        """Its value for a run, rounded; None where the run does not say it."""
+        value = self.exact(measures)
+        return value if self.digits is None else rounded(value, self.digits)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedValue:
-    """The value of a measure for a run; None where the run does not say it."""
-
-    name: str
-    value: MeasureValue
-    unit: str
-
-
-def named_measures(measures: Measures) -> list[NamedValue]:
-    """Every measure of a run, always all of them and in the same order."""
-    table = (each for section in MEASURES.values() for each in section)
-    return [NamedValue(each.name, each.value_of(measures), each.unit) for each in table]
+def summary_values(measures: Measures) -> dict[str, Any]:
+    """The measures that summary.json holds, at their places in it."""
+    data: dict[str, Any] = {}
+    for measure in ALL:
+        *above, key = measure.key.split(".")
+        if key:
+            part = data.setdefault(above[0], {}) if above else data
+            part[key] = measure.value(measures)
+    return data
 
 
 def _quality() -> Iterator[Measure]:
     yield Measure(
-        "problems",
-        "problems",
-        "Solved problems.",
-        lambda measures: len(measures.problems),
+        "problems", "problems", "Solved problems.", lambda run: len(run.problems), key="problems"
     )
     yield Measure(
         "accuracy",
         "share",
         "Judged problems whose answer, by the strategy's vote, equals the reference. A comparison "
         "that the grader cannot decide counts as wrong.",
-        lambda measures: rounded(measures.accuracy(measures.vote), 4),
+        lambda run: run.accuracy(run.vote),
+        4,
+        key="accuracy",
     )
     for end, place in (("low", 0), ("high", 1)):
         yield Measure(
@@ -71,83 +76,94 @@ def _quality() -> Iterator[Measure]:
             f"(p + z²/2m {'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), "
             "m judged problems, z = 1.96.",
             _accuracy_95(place),
-            "Wilson 1927",
+            4,
+            source="Wilson 1927",
         )
     yield Measure(
         "pass_at_n",
         "share",
         "Judged problems with at least one correct completion.",
-        lambda measures: rounded(measures.pass_at_n, 4),
+        lambda run: _mean([bool(problem.any_correct) for problem in run.judged()]),
+        4,
+        key="pass_at_n",
     )
     yield Measure(
         "verifier_auroc",
         "share",
         "Probability that a correct completion scores above a wrong one, over all problems; ties "
         "count half.",
-        lambda measures: rounded(measures.calibration.auroc, 4),
-        "Hanley and McNeil 1982",
+        lambda run: run.calibration.auroc,
+        4,
+        source="Hanley and McNeil 1982",
     )
     yield Measure(
         "verifier_calibration_error",
         "share",
         r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
         r"in the bin / all) · \|mean score - share correct\|.",
-        lambda measures: rounded(measures.calibration.expected_error, 4),
-        "Naeini et al. 2015",
+        lambda run: run.calibration.expected_error,
+        4,
+        source="Naeini et al. 2015",
     )
 
 
 def _throughput() -> Iterator[Measure]:
     yield Measure(
-        "wall",
-        "s",
-        "Time of searching, as defined above.",
-        lambda measures: round(measures.wall_s, 3),
+        "wall", "s", "Time of searching, as defined above.", lambda run: run.wall_s, 3, key="wall_s"
     )
     yield Measure(
         "problem_throughput",
         "problems/s",
-        "problems / wall. summary.json has it as `problems_per_s`.",
-        lambda measures: rounded(measures.problems_per_s, 4),
+        "problems / wall.",
+        lambda run: _over(len(run.problems), run.wall_s),
+        4,
+        key="problems_per_s",
     )
     yield Measure(
         "generated_tokens",
         "tokens",
         "Tokens of all generator answers, without cancelled requests.",
-        lambda measures: measures.generated_tokens,
+        lambda run: run.generated_tokens,
+        key="generated_tokens",
     )
     yield Measure(
         "critique_tokens",
         "tokens",
         "Tokens of all verifier answers: of critiques, 0 where it gives labels or a head.",
-        lambda measures: measures.run.work.critique_tokens,
+        lambda run: run.run.work.critique_tokens,
+        key="critique_tokens",
     )
     yield Measure(
         "compute",
         "FLOPs",
         "Σ over both models of 2 N · tokens, for solved problems: see [Compute](#compute).",
-        lambda measures: measures.compute,
-        "Kaplan et al. 2020 (arXiv 2001.08361)",
+        lambda run: run.compute,
+        source="Kaplan et al. 2020 (arXiv 2001.08361)",
+        key="compute",
     )
     yield Measure(
         "token_throughput",
         "tokens/s",
-        "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
-        lambda measures: rounded(measures.tokens_per_s, 2),
+        "generated_tokens / wall.",
+        lambda run: _over(run.generated_tokens, run.wall_s),
+        2,
+        key="tokens_per_s",
     )
     yield Measure(
         "useful_token_throughput",
         "tokens/s",
         "Tokens of the nodes on the paths of solved problems' completions, each node counted once, "
         "/ wall.",
-        lambda measures: rounded(_over(measures.useful_tokens, measures.wall_s), 2),
+        lambda run: _over(run.useful_tokens, run.wall_s),
+        2,
     )
     yield Measure(
         "useful_share",
         "share",
         "The same tokens / generated_tokens. The rest was pruned, speculated without use, or "
         "belongs to unsolved problems.",
-        lambda measures: rounded(_over(measures.useful_tokens, measures.generated_tokens), 4),
+        lambda run: _over(run.useful_tokens, run.generated_tokens),
+        4,
     )
     yield Measure(
         "precise_goodput",
@@ -155,8 +171,9 @@ def _throughput() -> Iterator[Measure]:
         "Mean tokens of a completion's path / mean time from its problem's start until it was "
         "generated and scored: the speed at which *one* accepted beam grows. Only problems solved "
         "within one session count.",
-        lambda measures: rounded(measures.goodput, 3),
-        "FastTTS (arXiv 2509.00195), where one problem runs at a time",
+        lambda run: run.goodput,
+        3,
+        source="FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
 
 
@@ -167,7 +184,8 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time per problem, grading included, in the session that solved it: {percent}th "
             "percentile.",
-            _percentile(percent, lambda measures: measures.latencies_s),
+            _percentile(percent, lambda run: run.latencies_s),
+            4,
         )
     for percent in (50, 95):
         yield Measure(
@@ -177,10 +195,9 @@ def _latency() -> Iterator[Measure]:
             "Only problems solved within one session count.",
             _percentile(
                 percent,
-                lambda measures: [
-                    problem.tree.first_step_s for problem in measures.problems.values()
-                ],
+                lambda run: [problem.tree.first_step_s for problem in run.problems.values()],
             ),
+            4,
         )
     for percent in (50, 95):
         yield Measure(
@@ -188,9 +205,8 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
             "includes queueing and prefill, so the engine's own time per token is lower.",
-            _percentile(
-                percent, lambda measures: measures.requests["generator"].seconds_per_token, 6
-            ),
+            _percentile(percent, lambda run: run.requests["generator"].seconds_per_token),
+            6,
         )
 
 
@@ -200,14 +216,15 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"{engine}_requests",
         "requests",
         f"Answered requests{', including prefetched prompts' if generates else ''}.",
-        lambda measures: len(measures.requests[engine].seconds),
+        lambda run: len(run.requests[engine].seconds),
     )
     for percent in (50, 95):
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
             f"Time in flight of answered requests: {percent}th percentile.",
-            _percentile(percent, lambda measures: measures.requests[engine].seconds),
+            _percentile(percent, lambda run: run.requests[engine].seconds),
+            4,
         )
     yield Measure(
         f"{engine}_tokens_per_request",
@@ -216,7 +233,8 @@ def _requests(engine: Role) -> Iterator[Measure]:
         "prefix cache serves."
         if generates
         else "Mean prompt and generated tokens of an answered request, likewise.",
-        lambda measures: rounded(_mean(measures.requests[engine].scheduled_tokens), 1),
+        lambda run: _mean(run.requests[engine].scheduled_tokens),
+        1,
     )
     yield Measure(
         f"{engine}_in_flight",
@@ -224,7 +242,8 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
         f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
         f"requests included.{'' if generates else ' Of a verifier that writes: critiques.'}",
-        lambda measures: rounded(measures.mean_in_flight(engine), 3),
+        lambda run: run.mean_in_flight(engine),
+        3,
     )
     limit = "in_flight_requests" if generates else "in_flight_tokens` or `in_flight_requests"
     beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
@@ -232,13 +251,15 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"{engine}_batch_utilization",
         "share",
         f"{engine}_in_flight / `{limit}` of the deployment.{beyond}",
-        lambda measures: rounded(measures.batch_utilization(engine), 4),
+        lambda run: run.batch_utilization(engine),
+        4,
     )
     yield Measure(
         f"{engine}_idle",
         "share",
         "Time with nothing in flight / wall; for reasons see [`idle` events](run-log.md#events).",
-        lambda measures: rounded(_over(sum(measures.idle_s[engine].values()), measures.wall_s), 4),
+        lambda run: _over(sum(run.idle_s[engine].values()), run.wall_s),
+        4,
     )
 
 
@@ -250,7 +271,8 @@ def _engines() -> Iterator[Measure]:
         "share",
         "Scores taken from an equal dialogue that was scored before or is being scored / all "
         "scores.",
-        lambda measures: rounded(measures.run.work.cache_hit_rate, 4),
+        lambda run: run.run.work.cache_hit_rate,
+        4,
     )
 
 
@@ -259,63 +281,75 @@ def _speculation() -> Iterator[Measure]:
         "speculation_sent",
         "requests",
         "Expansions sent before their search asked for them.",
-        lambda measures: measures.speculation.sent,
+        lambda run: run.speculation.sent,
+        key="speculation.sent",
     )
     yield Measure(
         "speculation_used",
         "requests",
         "Speculative expansions that their search asked for later.",
-        lambda measures: measures.speculation.used,
+        lambda run: run.speculation.used,
+        key="speculation.used",
     )
     yield Measure(
         "speculation_hit_rate",
         "share",
         "speculation_used / speculation_sent.",
-        lambda measures: rounded(measures.speculation.hit_rate, 4),
+        lambda run: run.speculation.hit_rate,
+        4,
+        key="speculation.hit_rate",
     )
     yield Measure(
         "speculation_wasted_tokens",
         "tokens",
         "Tokens of answered speculative expansions that were never used.",
-        lambda measures: measures.speculation.unused_tokens,
+        lambda run: run.speculation.unused_tokens,
+        key="waste.unused_tokens",
     )
     yield Measure(
         "thinking_tokens",
         "tokens",
         "Tokens of the thinking before answers, with the texts that closed it at a budget.",
-        lambda measures: measures.run.work.thinking_tokens,
+        lambda run: run.run.work.thinking_tokens,
+        key="thinking.tokens",
     )
     yield Measure(
         "unclosed",
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
-        lambda measures: measures.unclosed,
+        lambda run: sum(problem.tree.unclosed for problem in run.problems.values()),
+        key="thinking.unclosed",
     )
     yield Measure(
         "unended",
         "completions",
         "Completions whose chains did not end, but came to the most steps or tokens. Searches that "
         "a budget or deadline cut off are left out.",
-        lambda measures: measures.unended,
+        lambda run: sum(problem.tree.unended for problem in run.problems.values()),
+        key="unended",
     )
     yield Measure(
         "no_verdict",
         "critiques",
         "Critiques from which no verdict can be read, and candidates on which a command failed.",
-        lambda measures: measures.run.work.no_verdict,
+        lambda run: run.run.work.no_verdict,
+        key="no_verdict",
     )
     yield Measure(
         "lost_tokens",
         "tokens",
         "Tokens of answers for which the budget of their problem had no room.",
-        lambda measures: measures.lost_tokens,
+        lambda run: run.lost_tokens,
+        key="waste.lost_tokens",
     )
     yield Measure(
         "waste",
         "share",
         "(speculation_wasted_tokens + lost_tokens) / generated_tokens. What cancelled requests had "
         "generated is not known: the client does not see it.",
-        lambda measures: rounded(measures.waste, 4),
+        lambda run: _over(run.speculation.unused_tokens + run.lost_tokens, run.generated_tokens),
+        4,
+        key="waste.share",
     )
 
 
@@ -325,13 +359,15 @@ def _machine() -> Iterator[Measure]:
         "s",
         "CPU time (user and system, all threads) of the orchestrator's process during the run, "
         "without the grader's workers and the server; other searches in the process count.",
-        lambda measures: rounded(measures.cpu_s, 3),
+        lambda run: run.cpu_s,
+        3,
     )
     yield Measure(
         "orchestrator_cpu_share",
         "cores",
         "orchestrator_cpu / time of the sessions. Near 1.0 the orchestrator is the bottleneck.",
-        lambda measures: rounded(measures.cpu_share, 4),
+        lambda run: run.cpu_share,
+        4,
     )
     yield Measure(
         "gpu_energy",
@@ -339,13 +375,15 @@ def _machine() -> Iterator[Measure]:
         "Energy used by all GPUs of the orchestrator's machine during the run, by whichever "
         "program, from NVML's energy counter (Volta and later; extra `energy`). A server elsewhere "
         "is not measured. Tested with a stand-in for NVML, **never on a GPU**.",
-        lambda measures: rounded(measures.energy_j, 1),
+        lambda run: run.energy_j,
+        1,
     )
     yield Measure(
         "gpu_energy_per_problem",
         "J",
         "gpu_energy / solved problems.",
-        lambda measures: rounded(_over(measures.energy_j, len(measures.problems)), 2),
+        lambda run: _over(run.energy_j, len(run.problems)),
+        2,
     )
 
 
@@ -356,7 +394,7 @@ def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
         accuracy = measures.accuracy(measures.vote)
         if accuracy is None:
             return None
-        return round(wilson(accuracy, len(measures.judged()))[place], 4)
+        return wilson(accuracy, len(measures.judged()))[place]
 
     return value_of
 
@@ -370,13 +408,13 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _percentile(
-    percent: int, values_of: Callable[[Measures], Iterable[float | None]], digits: int = 4
+    percent: int, values_of: Callable[[Measures], Iterable[float | None]]
 ) -> Callable[[Measures], MeasureValue]:
-    """A percentile of a run's values, those left out that it does not know."""
+    """A percentile of a run's values, without those that it does not know."""
 
     def value_of(measures: Measures) -> MeasureValue:
         values = [value for value in values_of(measures) if value is not None]
-        return rounded(quantile(values, percent / 100), digits)
+        return quantile(values, percent / 100)
 
     return value_of
 
@@ -390,3 +428,4 @@ MEASURES: Mapping[MeasureSection, tuple[Measure, ...]] = {
     "machine": tuple(_machine()),
 }
 """Every measure, in the order in which docs/reference/measures.md shows them."""
+ALL = tuple(measure for section in MEASURES.values() for measure in section)

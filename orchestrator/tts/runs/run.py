@@ -24,7 +24,7 @@ from .folder import has_finished
 from .groups import is_group, read_group
 from .log import read_events
 from .measures import Measures
-from .named_measures import named_measures
+from .named_measures import ALL
 from .records import NOT_WRITTEN, CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, RunState, solved_problems
@@ -91,7 +91,7 @@ class Run:
 
         None is what the log does not say.
         """
-        return {measure.name: measure.value for measure in named_measures(self.totals)}
+        return {measure.name: measure.value(self.totals) for measure in ALL}
 
     def to_frames(self, library: FrameLibrary | None = None) -> tuple[Any, Any]:
         """Problems and requests as data frames of `library`, or of whichever is installed.

@@ -22,6 +22,7 @@ from .curves import pass_over_k
 from .events import LoggedCount
 from .folder import SUMMARY, Json
 from .measures import Measures, ProblemMeasures
+from .named_measures import summary_values
 from .statistics import quantile, rounded
 from .verdicts import alarms
 
@@ -245,21 +246,12 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
     rules = sorted({rule for problem in judged for rule in problem.correct or ()})
     return Summary.of_json(
         {
-            "problems": len(solved),
+            **_measured(measures),
             **({"judged": len(judged)} if len(judged) < len(solved) else {}),
-            "accuracy": rounded(measures.accuracy(rule), 4),
-            "wall_s": round(measures.wall_s, 3),
-            "problems_per_s": rounded(measures.problems_per_s, 4),
-            "generated_tokens": work.generated_tokens,
-            "tokens_per_s": rounded(measures.tokens_per_s, 2),
-            **_thinking(measures),
             "generator_calls": work.generator_calls,
             "verifier_calls": work.verifier_calls,
             "verifier_cached": work.cached_scores,
             "verifier_tokens": work.verifier_tokens,
-            "critique_tokens": work.critique_tokens,
-            "no_verdict": work.no_verdict,
-            **({} if measures.compute is None else {"compute": measures.compute}),
             **_engine_use(measures),
             "strategy": config.strategy,
             "schedule": config.schedule,
@@ -271,7 +263,6 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "deployment": config.deployment,
             "dataset": config.dataset,
             "accuracy_by_rule": {each: rounded(measures.accuracy(each), 4) for each in rules},
-            "pass_at_n": rounded(measures.pass_at_n, 4),
             **_pass_over_k(config, measures),
             "accuracy_by_level": accuracy_by_level(
                 (problem.level, problem.right(rule)) for problem in judged
@@ -288,16 +279,21 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
             **_completions(config.parameters["n"], solved),
             **({"verifier": warnings} if warnings else {}),
-            "unended": measures.unended,
         }
     )
 
 
-def _thinking(measures: Measures) -> Json:
-    """The part on thinking, if there was any."""
-    if not (tokens := measures.run.work.thinking_tokens):
-        return {}
-    return {"thinking": {"tokens": tokens, "unclosed": measures.unclosed}}
+def _measured(measures: Measures) -> Json:
+    """The parts that the table of measures gives, and what else there is in them."""
+    data = summary_values(measures)
+    ahead = measures.speculation
+    data["speculation"] |= {
+        "answered": ahead.answered,
+        "cancelled": dict(sorted(ahead.cancelled.items())),
+    }
+    if not data["thinking"]["tokens"]:
+        del data["thinking"]
+    return data
 
 
 def _pass_over_k(config: RunConfig, measures: Measures) -> Json:
@@ -308,8 +304,8 @@ def _pass_over_k(config: RunConfig, measures: Measures) -> Json:
 
 
 def _engine_use(measures: Measures) -> Json:
-    """The parts on time, engines and speculation."""
-    ahead, wall_s, latencies_s = measures.speculation, measures.wall_s, measures.latencies_s
+    """The parts on time and engines."""
+    wall_s, latencies_s = measures.wall_s, measures.latencies_s
     servers = {
         name: {
             "generated_tokens": work.generated_tokens,
@@ -331,18 +327,6 @@ def _engine_use(measures: Measures) -> Json:
         "idle_s": {
             engine: {why: round(seconds, 3) for why, seconds in by_why.items()}
             for engine, by_why in measures.idle_s.items()
-        },
-        "speculation": {
-            "sent": ahead.sent,
-            "answered": ahead.answered,
-            "used": ahead.used,
-            "cancelled": dict(sorted(ahead.cancelled.items())),
-            "hit_rate": rounded(ahead.hit_rate, 4),
-        },
-        "waste": {
-            "unused_tokens": ahead.unused_tokens,
-            **({"lost_tokens": measures.lost_tokens} if measures.lost_tokens else {}),
-            "share": rounded(measures.waste, 4),
         },
     }
 

@@ -98,7 +98,8 @@ def record(folder, run, deployment):
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
     (folder / EVENTS).write_bytes(log_bytes(*run.events))
     write_summary(
-        folder, summarise(RunConfig(**config), Measures.of(run.events)).to_json() | solved
+        folder,
+        summarise(RunConfig(**config), Measures.of(run.events, config["vote"])).to_json() | solved,
     )
     return folder
 

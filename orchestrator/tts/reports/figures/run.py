@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tts.build.spec import ROLES
-from tts.runs.named_measures import named_measures
+from tts.runs.named_measures import ALL
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 
@@ -80,9 +80,9 @@ def key_measures(run: Run) -> Figure | None:
         f"{number(solved / measures.wall_s)} problems and "
         f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
         [
-            {"measure": each.name, "value": each.value, "unit": each.unit}
-            for each in named_measures(measures)
-            if each.value is not None
+            {"measure": each.name, "value": value, "unit": each.unit}
+            for each in ALL
+            if (value := each.value(measures)) is not None
         ],
         notes=["docs/reference/measures.md defines each of them."],
     )
