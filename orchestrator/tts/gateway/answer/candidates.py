@@ -209,8 +209,8 @@ class _Draw(RunningSearch[_Ballot]):
                 reasoning += delta.reasoning
                 tool_calls += delta.calls
         cut = sample.finish == "length" or sample.thinks
-        thought = len(sample.thinking.ids) if sample.thinking else 0
-        return DrawnAnswer(text, tuple(tool_calls), None, sample.tokens - thought, cut, reasoning)
+        tokens = sample.tokens - sample.thought_tokens
+        return DrawnAnswer(text, tuple(tool_calls), None, tokens, cut, reasoning)
 
     async def _scored(self, candidates: list[DrawnAnswer]) -> tuple[list[DrawnAnswer], int, int]:
         """The candidates with scores; the verifier's tokens and calls. Equal ones share a score.

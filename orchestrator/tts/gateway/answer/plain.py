@@ -108,8 +108,9 @@ def _tokens(samples: Sequence[SampleText]) -> int:
 
 def _thought(samples: Sequence[SampleText]) -> int | None:
     """Tokens of the thinking; None for samples without."""
-    thinking = [sample.thinking for sample in samples if sample.thinking]
-    return sum(len(each.ids) for each in thinking) if thinking else None
+    if not any(sample.thinking for sample in samples):
+        return None
+    return sum(sample.thought_tokens for sample in samples)
 
 
 def _token_logs(delta: Delta, texts: Sequence[str], begin: int) -> TokenLogs:

@@ -17,6 +17,7 @@ from tts.build.thinking import Thinking
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.shaping import Shaping
 from tts.endpoints.streaming import NewTokens
+from tts.endpoints.thinking import ThinkingWriter
 from tts.engines.wire import Guide
 from tts.fleet.endpoints import routed_reading, routed_stream
 from tts.fleet.replicas import Replicas
@@ -192,10 +193,8 @@ class TextGenerator:
             limit = budget - len(thinking.closing_ids)
         of_answer = call.guide, call.stop_words, lead, call.shaping and call.shaping.min_tokens
         return SampleThinking(
-            thinking,
+            ThinkingWriter(thinking, limit, closes),
             self._new_detokenizer,
-            limit,
-            closes=closes,
             apart=closes or any(of_answer),
             ends=ends,
             lead=self.models.generator.encode(lead),
@@ -231,7 +230,8 @@ class TextGenerator:
                     yield delta
             if sample.finish:
                 return
-            call = _behind(call, sample.thinking, sample.tokens)
+            answer_call = sample.thinking.writer.answer_request(call, sample.thinking.lead)
+            call = replace(answer_call, seed=part_seed(call.seed, 1), stop_at_step=False)
         async with aclosing(self._tokens(call, record, key)) as stream:
             async for new in stream:
                 yield _delta(sample, new)
@@ -247,14 +247,17 @@ class TextGenerator:
         key: str,
     ) -> AsyncGenerator[Delta, None]:
         """The thinking of a sample, and the answer behind it unless that is another request."""
-        async with aclosing(self._tokens(_inside(call, thinking), record, key)) as stream:
+        writer = thinking.writer
+        inside = replace(call, stop_at_step=False, max_new_tokens=writer.limit)
+        inside = writer.request(call) if thinking.apart else inside
+        async with aclosing(self._tokens(inside, record, key)) as stream:
             async for new in stream:
                 reasoning, behind = sample.think(new)
                 if sample.thinks or thinking.apart:
                     yield Delta(sample, "", reasoning=reasoning, finish=sample.finish)
                 else:
                     yield _delta(sample, behind, reasoning)
-                if sample.finish or (thinking.apart and thinking.closed):
+                if sample.finish or (thinking.apart and writer.closed):
                     return
 
     async def _tokens(
@@ -315,34 +318,6 @@ def _delta(sample: SampleText, new: NewTokens, reasoning: str = "") -> Delta:
     if sample.blank:  # white space behind the thinking is in no text, nor are its tokens
         new = NewTokens([])
     return Delta(sample, text, new.ids, new.log_probs, new.top, sample.finish, reasoning=reasoning)
-
-
-def _inside(call: GenerateCall, thinking: SampleThinking) -> GenerateCall:
-    """The request for the thinking before a call's output, or for both."""
-    call = replace(call, stop_at_step=False, max_new_tokens=thinking.limit)
-    if not thinking.apart:
-        return call
-    shaping = call.shaping and replace(call.shaping, min_tokens=0)
-    return replace(
-        call,
-        guide=None,
-        stop_words=thinking.stop_words,
-        log_probs=False,
-        top_log_probs=0,
-        shaping=shaping,
-    )
-
-
-def _behind(call: GenerateCall, thinking: SampleThinking, tokens: int) -> GenerateCall:
-    """The request for what follows thinking of so many tokens."""
-    ids = np.asarray([*thinking.ids, *thinking.lead], dtype=np.int32)
-    return replace(
-        call,
-        input_ids=np.concatenate((call.input_ids, ids)),
-        max_new_tokens=call.max_new_tokens - tokens,
-        seed=part_seed(call.seed, 1),
-        stop_at_step=False,
-    )
 
 
 async def _merged(

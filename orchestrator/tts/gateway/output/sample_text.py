@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import Literal
 
 from tts.base.errors import CheckpointError
-from tts.build.thinking import Thinking
 from tts.build.token_texts import token_texts
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.streaming import NewTokens
+from tts.endpoints.thinking import ThinkingWriter
 
 from ..safety import TextStream
 
@@ -59,34 +59,37 @@ class SampleText:
     @property
     def thinks(self) -> bool:
         """Whether it is, or has ended, inside its thinking."""
-        return self.thinking is not None and not self.thinking.closed
+        return self.thinking is not None and not self.thinking.writer.closed
+
+    @property
+    def thought_tokens(self) -> int:
+        """Tokens of its thinking."""
+        return len(self.thinking.writer.ids) if self.thinking else 0
 
     def think(self, new: NewTokens) -> tuple[str, NewTokens]:
         """The text that new tokens add to the thinking, and those of them that are behind it."""
         thinking = self.thinking
-        if thinking is None or thinking.closed:
+        if thinking is None or thinking.writer.closed:
             return "", new
-        ended = new.final and bool(new.ids) and new.ids[-1] in thinking.ends
-        text, own = thinking.take(new.ids[:-1] if ended else new.ids)
-        self.tokens += own
-        if new.final and not thinking.closed:
-            self.tokens += ended
-            cut = len(thinking.ids) >= thinking.limit and not ended
-            if cut and thinking.closes:
-                before = len(thinking.ids)
+        writer = thinking.writer
+        at_end = new.final and bool(new.ids) and new.ids[-1] in thinking.ends
+        text, own = thinking.take(new.ids[:-1] if at_end else new.ids)
+        if new.final and not writer.closed:
+            cut = len(writer.ids) >= writer.limit and not at_end
+            if cut and writer.closes:
                 text += thinking.close()
-                self.tokens += len(thinking.ids) - before
             else:
                 text += thinking.finish()
                 self.finish = "length" if cut else "stop"
+        self.tokens = len(writer.ids) + (at_end and self.finish is not None)
         return text, NewTokens(new.ids[own:], new.log_probs[own:], new.final, new.top[own:])
 
     def take(self, new: NewTokens) -> str:
         """The text that new tokens add, as far as it may be sent."""
         ids = new.ids
         self.tokens += len(ids)
-        ended = new.final and bool(ids) and ids[-1] in self._ends
-        text = self._detokenizer.push(ids[:-1] if ended else ids)
+        at_end = new.final and bool(ids) and ids[-1] in self._ends
+        text = self._detokenizer.push(ids[:-1] if at_end else ids)
         if new.final:
             text += self._detokenizer.finish()
         if self.blank:
@@ -97,7 +100,7 @@ class SampleText:
             self.finish = "stop"
         elif new.final:
             text += self._stops.finish()
-            self.finish = "length" if self.tokens >= self._limit and not ended else "stop"
+            self.finish = "length" if self.tokens >= self._limit and not at_end else "stop"
         if self._filter:
             text = self._filter.feed(text)
             if self.finish:
@@ -110,64 +113,54 @@ class SampleThinking:
 
     def __init__(
         self,
-        thinking: Thinking,
+        writer: ThinkingWriter,
         new: Callable[[], Detokenizer],
-        limit: int,
         *,
-        closes: bool,
         apart: bool,
         ends: frozenset[int] = frozenset(),
         lead: Sequence[int] = (),
         text_filter: TextStream | None = None,
     ) -> None:
-        """`limit` is the most tokens that are generated for it; `closes`: it is closed there.
+        """`apart`: the answer behind it is another request, whose prompt ends with `lead`.
 
-        `apart`: the answer behind it is another request, whose prompt ends with `lead`. `ends` end
-        it, and with it the sample.
+        `ends` end it, and with it the sample.
         """
-        self.ids: list[int] = []
-        self.closed = False
-        self.limit = limit
-        self.closes = closes
+        self.writer = writer
         self.apart = apart
         self.ends = ends
         self.lead = lead
-        self.stop_words = thinking.stop_words
-        self._thinking = thinking
+        thinking = writer.thinking
         self._one_token = thinking.closes_by_token
         texts = thinking.tokenizer.special_texts
         closing = {token for word in thinking.stop_words for token in word}
-        spelled = {token: texts.get(token) for token in closing}
-        marks = {token: text for token, text in spelled.items() if text}
+        spellings = {token: texts.get(token) for token in closing}
+        marks = {token: text for token, text in spellings.items() if text}
         self._detokenizer = new() if self._one_token else MarkingDetokenizer(new, marks)
         self._mark = StopStrings(() if self._one_token else thinking.marks.closings)
         self._filter = text_filter
 
     def take(self, ids: Sequence[int]) -> tuple[str, int]:
         """The text that new tokens add, and how many of them it has: those up to the mark."""
-        closings = self._thinking.marks.closings
-        reach = max(len(mark.encode()) for mark in closings)  # tokens that hold the mark at most
-        tail = self.ids[-reach:]
-        end = self._thinking.end([*tail, *ids])
-        own = ids if end is None else ids[: max(0, end - len(tail))]
-        self.ids += own
-        self.closed = end is not None
-        text = self._detokenizer.push(own[:-1] if self.closed and self._one_token else own)
-        return (self.finish(text) if self.closed else self._passed(text)), len(own)
+        own = self.writer.take(ids)
+        return self._text(ids[:own]), own
 
     def close(self) -> str:
         """Close it as where its budget ends; the text that this adds."""
-        ids = self._thinking.closing_ids
-        text, own = self.take(ids)
-        self.ids += ids[own:]
-        return text
+        self.writer.finish(truncated=True)
+        ids = self.writer.thinking.closing_ids
+        return self._text(ids[: self.writer.thinking.end(ids)])
+
+    def _text(self, ids: Sequence[int]) -> str:
+        closed = self.writer.closed
+        text = self._detokenizer.push(ids[:-1] if closed and self._one_token else ids)
+        return self.finish(text) if closed else self._passed(text)
 
     def finish(self, text: str = "") -> str:
         """The last text, with what was held back."""
         text = self._passed(text + self._detokenizer.finish())
         if self._mark.stopped is None:
-            held = self._mark.finish()
-            text += self._filter.feed(held) if self._filter else held
+            rest = self._mark.finish()
+            text += self._filter.feed(rest) if self._filter else rest
         return text + (self._filter.end() if self._filter else "")
 
     def _passed(self, text: str) -> str:
@@ -196,23 +189,23 @@ class StopStrings:
         text = self._held + text
         end, begin, stop = min(
             (
-                (found + len(stop), found, stop)
+                (place + len(stop), place, stop)
                 for stop in self._stops
-                if (found := text.find(stop)) >= 0
+                if (place := text.find(stop)) >= 0
             ),
             default=(-1, -1, ""),
         )
         if end >= 0:
             self.stopped, self._held = stop, ""
             return text[: end if self._include else begin]
-        held = self._may_begin(text)
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+        cut = len(text) - self._may_begin(text)
+        self._held = text[cut:]
+        return text[:cut]
 
     def finish(self) -> str:
         """Held-back text that is no stop string, as the text ends here."""
-        held, self._held = self._held, ""
-        return held
+        rest, self._held = self._held, ""
+        return rest
 
     def _may_begin(self, text: str) -> int:
         """Length of the longest end of `text` that is the beginning of a stop string."""
