@@ -43,12 +43,13 @@ class Call(Generic[R_co]):
         """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
         exchange, service = self.exchange, self.service
         if (key := exchange.key) is not None:
-            spent_tokens = service.recorder.spent(key.id) if key.limits.has_budget else NOTHING
+            budgets = key.limits.has_budget
+            spending = service.recorder.spending_of(key.id) if budgets else NOTHING
             admitted = service.limiter.admit(
                 *(key.id, key.limits, time.monotonic_ns()),
                 tokens=tokens,
                 search=search,
-                spent=spent_tokens,
+                spending=spending,
             )
             exchange.admission = _require(admitted, exchange)
             exchange.extra_headers += admitted.headers

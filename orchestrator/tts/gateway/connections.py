@@ -98,7 +98,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _lingers = False
     """Whether all has been sent, and what still comes is not looked at."""
     _header_bytes = 0
-    """Of the request whose headers come now, or are to come."""
+    """Bytes of the headers that come now, or are to come."""
     _in_headers = True
     _completed = False
     """Whether a request was complete in the bytes that are parsed: what follows it has few."""

@@ -49,7 +49,7 @@ class DatabaseUnusable(ConfigError):
 
 
 def database_file() -> Path:
-    """Where it is when nobody says otherwise."""
+    """The file when nobody names another."""
     return paths.gateway_dir() / "gateway.db"
 
 
@@ -97,7 +97,7 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
 
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:
-    """What is said of a file that cannot be used."""
+    """The error of a file that cannot be used."""
     full = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR"))
     return DatabaseUnusable(
         f"The keys, usage and requests in {file} cannot be used: {error}.",
@@ -114,7 +114,7 @@ def identity(file: Path) -> Identity:
 
 def _file(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

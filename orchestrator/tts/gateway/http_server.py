@@ -84,7 +84,7 @@ class Upstreams:
     routing: PolicyName = "prefix-affinity"
 
     @property
-    def named(self) -> bool:
+    def any_named(self) -> bool:
         """Whether any are named here."""
         return bool(self.addresses or self.file)
 
@@ -121,7 +121,7 @@ async def serve(
         keyring = Keyring(ledger.keys)
         keyring.require_for(listen.host)
         specs = [open_deployment(each).served_by(kind) for each in deployments]
-        names = _names(specs, alone=upstreams.named or verifier is not None)
+        names = _names(specs, alone=upstreams.any_named or verifier is not None)
         limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
         recorder = Recorder(ledger, telemetry, keeps_prompts=settings.keep_prompts)
@@ -202,13 +202,13 @@ async def name_unserved(
     say: Callable[[str], None],
 ) -> None:
     """Say once of every key, new ones too, which of its models no service has; until cancelled."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     names = [service.deployment.name for service in services]
     while True:
         with suppress(DatabaseUnusable):  # requests are told of that
             for key, pattern in unserved_models(keys().values(), services):
-                if (key.id, pattern) not in told:
-                    told.add((key.id, pattern))
+                if (key.id, pattern) not in reported:
+                    reported.add((key.id, pattern))
                     say(
                         f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is "
                         "not served here; there are "
@@ -285,9 +285,9 @@ async def _servers(
         raise ConfigError("Name the servers by --endpoint or by --endpoints-file, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
     if upstreams.file or addresses:
-        named = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
-        first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
-        yield first, lambda replicas: follow(named, replicas, say)
+        servers = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
+        first = await servers.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
+        yield first, lambda replicas: follow(servers, replicas, say)
         return
     if deployment.server.kind == "embedded" or not deployment.engines():
         yield {}, lambda replicas: _watch(*replicas.pairs)  # the session has them
@@ -313,8 +313,8 @@ async def _first_of(*running: Awaitable[object]) -> None:
     """Wait until one of them has ended, and raise what it raises; the others are cancelled."""
     tasks = [asyncio.ensure_future(each) for each in running]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in finished:
             task.result()
     finally:
         for task in tasks:
@@ -346,8 +346,8 @@ def bind(listen: Listen) -> list[socket.socket]:
     bound: list[socket.socket] = []
     port = listen.port
     try:
-        found = socket.getaddrinfo(listen.host, port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, (host, _, *rest) in dict.fromkeys(found):
+        addresses = socket.getaddrinfo(listen.host, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, (host, _, *rest) in dict.fromkeys(addresses):
             bound.append(socket.socket(family, kind, protocol))
             bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of clients too

@@ -48,12 +48,11 @@ def model_card(service: Service, strategy: str | None) -> dict[str, Any]:
         described = _described(SearchConfig, _PLAIN)
         described["max_tokens"]["description"] = "Most tokens of the answer."
     else:
-        found = find_strategy(strategy)
+        entry = find_strategy(strategy)
         config = choose(strategy, deployment, {}).config
         assert config is not None
-        about, values = found.summary, config.model_dump(mode="json")
-        known = {name: value for name, value in values.items() if name not in found.fixed}
-        described = _described(type(config), known)
+        about, defaults = entry.summary, config.model_dump(mode="json", exclude=set(entry.fixed))
+        described = _described(type(config), defaults)
     sampling = {name: described.pop(name) for name in SAMPLING}
     sampling["seed"] = {"type": "integer", "default": 0 if strategy else None, "description": _SEED}
     return {
@@ -72,10 +71,10 @@ def _described(kind: Any, defaults: dict[str, Any]) -> dict[str, dict[str, Any]]
     schema = kind.model_json_schema()["properties"]
     described = {}
     for name, default in defaults.items():
-        known = {key: value for key, value in schema[name].items() if key != "title"}
-        if "$ref" in known:  # a structure: too much for a form
-            known = {"type": "object"}
-        described[name] = {**known, "default": default, "description": _help(kind, name)}
+        facts = {key: value for key, value in schema[name].items() if key != "title"}
+        if "$ref" in facts:  # a structure: too much for a form
+            facts = {"type": "object"}
+        described[name] = {**facts, "default": default, "description": _help(kind, name)}
     return described
 
 

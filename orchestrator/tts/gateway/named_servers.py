@@ -52,9 +52,9 @@ async def resolve(host: str, port: int) -> list[str]:
     They are of one family, IPv4 where there is any: a server that has both would count as two.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     by_family: dict[int, set[str]] = {}
-    for family, _, _, _, address in found:
+    for family, _, _, _, address in infos:
         name = f"[{address[0]}]" if family == socket.AF_INET6 else address[0]
         by_family.setdefault(family, set()).add(f"{name}:{port}")
     addresses = by_family.get(socket.AF_INET) or by_family.get(socket.AF_INET6) or set()
@@ -67,21 +67,21 @@ def read_replicas(file: Path) -> dict[str, str]:
         text = read_text(file)
     except (OSError, Unreadable) as error:
         raise ConfigError(f"The servers in {file} cannot be read: {error}.") from error
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) > 2 or words[0] in found or not is_well_formed(words[0]):
+        if len(words) > 2 or words[0] in groups or not is_well_formed(words[0]):
             raise ConfigError(
                 f"{file}, line {number}: {line.strip()!r:.200} is not one address that is new, and "
                 "perhaps a group.",
                 hint="Write one server a line: HOST:PORT or dns:NAME:PORT, and perhaps its group.",
             )
-        found[words[0]] = words[1] if len(words) == 2 else ""
-    if not found:
+        groups[words[0]] = words[1] if len(words) == 2 else ""
+    if not groups:
         raise ConfigError(f"{file} names no server.", hint="Write one a line: HOST:PORT.")
-    return found
+    return groups
 
 
 class NamedServers:
@@ -176,23 +176,23 @@ async def follow(servers: NamedServers, replicas: Replicas, say: Callable[[str],
     try:
         while True:
             await asyncio.sleep(LOOK_S)
-            wanted = await servers.now()
-            if not wanted:  # a name that has never resolved: no reason to let all others go
+            groups = await servers.now()
+            if not groups:  # a name that has never resolved: no reason to let all others go
                 continue
-            used = {pair.name for pair in replicas.pairs}
+            in_use = {pair.name for pair in replicas.pairs}
             for tasks in (joining, leaving):
                 for name in [name for name, task in tasks.items() if task.done()]:
                     tasks.pop(name).result()
-            for name in joining.keys() - wanted.keys():
+            for name in joining.keys() - groups.keys():
                 joining.pop(name).cancel()
-            for name in used - wanted.keys() - leaving.keys():
+            for name in in_use - groups.keys() - leaving.keys():
                 say(f"{name} gets nothing new, and is let go of when it has nothing left")
                 leaving[name] = asyncio.ensure_future(replicas.remove(name))
-            for name in leaving.keys() & wanted.keys() & used:  # back before it was gone
+            for name in leaving.keys() & groups.keys() & in_use:  # back before it was gone
                 leaving.pop(name).cancel()
                 replicas.drain(name, False)
-            for name in wanted.keys() - used - joining.keys() - leaving.keys():
-                joining[name] = asyncio.ensure_future(_join(name, wanted[name], replicas, say))
+            for name in groups.keys() - in_use - joining.keys() - leaving.keys():
+                joining[name] = asyncio.ensure_future(_join(name, groups[name], replicas, say))
     finally:
         for task in (*joining.values(), *leaving.values()):
             task.cancel()
@@ -217,6 +217,6 @@ async def _join(name: str, group: str, replicas: Replicas, say: Callable[[str], 
 def _version(file: Path | None) -> tuple[int, int] | None:
     if file:
         with suppress(OSError):
-            found = file.stat()
-            return found.st_mtime_ns, found.st_size
+            status = file.stat()
+            return status.st_mtime_ns, status.st_size
     return None

@@ -104,7 +104,7 @@ def test_a_file_that_was_removed_is_followed_by_another(log, file, what, caplog)
     log.write([record(1)])
     log.write([record(2)])
     assert "is another file than before" in caplog.text
-    assert (ids(file), log.lost) == (["r1", "r2"], 0)
+    assert (ids(file), log.lost_requests) == (["r1", "r2"], 0)
     held = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]  # on Linux
     assert not [name for name in held if name.startswith(f"{file}") and "(deleted)" in name]
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_removed_while_it_is_written_costs_no_record(log, file, m
 
     monkeypatch.setattr(ledger, "_write", removed_meanwhile)
     log.write([record(0)])
-    assert (ids(file), log.lost) == (["r0"], 0)
+    assert (ids(file), log.lost_requests) == (["r0"], 0)
 
 
 @pytest.mark.parametrize("wrong", ["text", "disk"])
@@ -128,7 +128,7 @@ def test_what_cannot_be_written_is_counted_and_stops_nothing(log, file, wrong):
     if wrong == "disk":
         log._connection.execute("PRAGMA query_only=ON")
     log.write([record(0), record(1, prompt="\ud800" if wrong == "text" else "")])
-    assert log.lost == 2
+    assert log.lost_requests == 2
     log._connection.execute("PRAGMA query_only=OFF")
     log.write([record(2)])
     assert ids(file) == ["r2"]
@@ -145,13 +145,13 @@ def test_nobody_waits_for_what_is_written(log, file):
         for count in range(2, 22):  # while the thread is at every stage of its wait
             time.sleep(0.01)
             log.add(used)
-            assert log.spent("a").today == 10 * count
+            assert log.spending_of("a").today == 10 * count
             assert log.keys() == {}
             assert writing.is_alive()
         holder.execute("ROLLBACK")
     holder.close()
     writing.join()
-    assert (ids(file), log.spent("a").today) == (["r0"], 210)
+    assert (ids(file), log.spending_of("a").today) == (["r0"], 210)
 
 
 class Slow:
@@ -188,7 +188,7 @@ def test_what_nobody_has_time_for_is_counted(monkeypatch):
     slow.busy.wait()
     for _ in range(8):
         writer.add(record())
-    assert writer.lost == 3
+    assert writer.lost_records == 3
     slow.go_on.set()
     writer.close()
     assert sum(map(len, slow.batches)) == 6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tts.gateway.observability import ServedRequest
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import KeyLimits, Limiter, Refusal, Spent
+from tts.gateway.safety import KeyLimits, Limiter, Refusal, Spending
 from tts.gateway.safety.usage import read_usage, totals
 
 
@@ -51,42 +51,42 @@ def test_usage_counts_at_once_and_survives_a_restart(file, clock, book):
     add(book, "a", "demo", (10, 5, 3, 100))
     add(book, "a", "demo:mcts", (1, 1, 0, 0))
     add(book, "b", "demo", (7, 0, 0, 0))
-    assert book.spent("a") == Spent(20, 20, 12 * 3600, 12 * 3600)
+    assert book.spending_of("a") == Spending(20, 20, 12 * 3600, 12 * 3600)
     book.write(())
-    assert book.spent("a").today == 20
+    assert book.spending_of("a").today == 20
     add(book, "a", "demo", (1, 0, 0, 0))
     book.close()
     again = Ledger(file, clock)
-    assert again.spent("a").month == 21
-    assert again.spent("c") == Spent(0, 0, 12 * 3600, 12 * 3600)
+    assert again.spending_of("a").month == 21
+    assert again.spending_of("c") == Spending(0, 0, 12 * 3600, 12 * 3600)
     again.close()
 
 
 def test_days_and_months_end_in_utc(clock, book):
     add(book, "a", "demo", (10, 0, 0, 0))
     clock.go_to("2026-12-01")
-    assert book.spent("a") == Spent(0, 0, 86_400, 31 * 86_400)
+    assert book.spending_of("a") == Spending(0, 0, 86_400, 31 * 86_400)
     book.write(())
     add(book, "a", "demo", (3, 0, 0, 0))
     book.write(())
-    assert (book.spent("a").today, book.spent("a").month) == (3, 3)
+    assert (book.spending_of("a").today, book.spending_of("a").month) == (3, 3)
     clock.go_to("2026-12-02")
     for settle in (lambda: None, book.look, lambda: book.write(())):
         settle()
-        assert (book.spent("a").today, book.spent("a").month) == (0, 3)
+        assert (book.spending_of("a").today, book.spending_of("a").month) == (0, 3)
 
 
 def test_gateways_see_what_others_have_used(file, clock, book):
     other = Ledger(file, clock)
-    assert other.spent("a").today == 0
+    assert other.spending_of("a").today == 0
     add(book, "a", "demo", (10, 0, 0, 0))
     book.write(())
     other.look()
-    assert other.spent("a").today == 10
+    assert other.spending_of("a").today == 10
     add(other, "a", "demo", (5, 0, 0, 0))
     other.close()
     book.look()
-    assert book.spent("a").today == 15
+    assert book.spending_of("a").today == 15
 
 
 def test_what_cannot_be_written_is_kept_and_written_later(file, book, caplog, monkeypatch):
@@ -96,13 +96,13 @@ def test_what_cannot_be_written_is_kept_and_written_later(file, book, caplog, mo
     with sqlite3.connect(file, isolation_level=None) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         book.write(())
-        assert book.spent("a").today == 10
+        assert book.spending_of("a").today == 10
         holder.execute("ROLLBACK")
     holder.close()
     assert "kept in memory" in caplog.text
     book.write(())
     (row,) = read_usage(file, "2026-11-30", "2026-11-30")
-    assert (row.requests, row.spent) == (1, 10)
+    assert (row.requests, row.spent_tokens) == (1, 10)
 
 
 def test_totals_add_up_by_what_is_asked(file, book, clock):
@@ -110,12 +110,12 @@ def test_totals_add_up_by_what_is_asked(file, book, clock):
         add(book, key, model, (tokens, 0, 0, 0))
     book.write(())
     rows = read_usage(file, "2026-11-01", "2026-11-30")
-    by_key = [(row.key, row.requests, row.spent) for row in totals(rows, ["key"])]
+    by_key = [(row.key, row.requests, row.spent_tokens) for row in totals(rows, ["key"])]
     assert by_key == [("a", 2, 3), ("b", 1, 4)]
     first = totals(rows, ["model", "day"])[0]
-    assert (first.model, first.day, first.key, first.spent) == ("x", "2026-11-30", "", 5)
+    assert (first.model, first.day, first.key, first.spent_tokens) == ("x", "2026-11-30", "", 5)
     (whole,) = totals(rows, [])
-    assert (whole.requests, whole.spent) == (3, 7)
+    assert (whole.requests, whole.spent_tokens) == (3, 7)
 
 
 @given(
@@ -128,7 +128,12 @@ def test_a_budget_is_never_exceeded(budget, steps):
     spent, running = 0, []
     for most, used, ends in steps:
         admitted = limiter.admit(
-            "k", limits, 0, tokens=most, search=False, spent=Spent(today=spent, day_left_s=60.0)
+            "k",
+            limits,
+            0,
+            tokens=most,
+            search=False,
+            spending=Spending(today=spent, day_left_s=60.0),
         )
         if isinstance(admitted, Refusal):
             assert spent + sum(each for _, each, _ in running) + most > budget
@@ -145,11 +150,11 @@ def test_a_budget_is_never_exceeded(budget, steps):
 
 def test_a_refusal_says_when_to_come_back():
     limits = KeyLimits(tokens_per_day=100, tokens_per_month=1000)
-    spent = Spent(today=80, month=80, day_left_s=3600.0, month_left_s=86_400.0)
+    spent = Spending(today=80, month=80, day_left_s=3600.0, month_left_s=86_400.0)
 
     def refused(tokens, month=80):
         used = replace(spent, month=month)
-        refusal = Limiter().admit("k", limits, 0, tokens=tokens, search=False, spent=used)
+        refusal = Limiter().admit("k", limits, 0, tokens=tokens, search=False, spending=used)
         assert isinstance(refusal, Refusal)
         return refusal
 
@@ -159,7 +164,7 @@ def test_a_refusal_says_when_to_come_back():
     assert dict(refused(95, month=950).headers)[b"retry-after"] == b"86400"
     assert "1,000 tokens per month" in refused(95, month=950).message
     limiter = Limiter()
-    limiter.admit("k", limits, 0, tokens=15, search=False, spent=spent)
-    waiting = limiter.admit("k", limits, 0, tokens=15, search=False, spent=spent)
+    limiter.admit("k", limits, 0, tokens=15, search=False, spending=spent)
+    waiting = limiter.admit("k", limits, 0, tokens=15, search=False, spending=spent)
     assert "running requests may use 15" in waiting.message
     assert "when they have ended" in waiting.message

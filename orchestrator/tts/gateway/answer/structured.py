@@ -66,22 +66,19 @@ def asks_form(request: Request) -> bool:
 
 def output_form(request: Request) -> OutputForm | None:
     """The form that a request asks for; None: any. Raises ApiError."""
-    asked: list[tuple[str, str, Any]] = []
+    forms: list[tuple[str, str, Any]] = []
     if request.response_format is not None:
-        asked += _of_response_format(request.response_format)
-    options = {
-        "guided_json": request.guided_json,
-        "guided_regex": request.guided_regex,
-        "guided_choice": request.guided_choice,
-    }
-    asked += [(name, name[7:], value) for name, value in options.items() if value is not None]
+        forms += _of_response_format(request.response_format)
+    for name in ("guided_json", "guided_regex", "guided_choice"):
+        if (value := getattr(request, name)) is not None:
+            forms.append((name, name[7:], value))
     if request.structured_outputs is not None:
-        asked += _of_structured_outputs(request.structured_outputs)
-    if not asked:
+        forms += _of_structured_outputs(request.structured_outputs)
+    if not forms:
         return None
-    if len(asked) > 1:
-        raise bad_request(f"{asked[0][0]} and {asked[1][0]} both say a form.", asked[1][0])
-    ((param, kind, value),) = asked
+    if len(forms) > 1:
+        raise bad_request(f"{forms[0][0]} and {forms[1][0]} both say a form.", forms[1][0])
+    ((param, kind, value),) = forms
     if request.ignore_eos:
         raise bad_request("ignore_eos and a form exclude each other: it says the end.", param)
     try:
@@ -101,30 +98,34 @@ def require_guides(deployment: Deployment, param: str) -> None:
         )
 
 
-def _of_response_format(asked: ResponseFormat) -> list[tuple[str, str, Any]]:
-    if asked.type == "text":
+def _of_response_format(option: ResponseFormat) -> list[tuple[str, str, Any]]:
+    """The field that says a form, the kind of form, and its value; nothing for any text."""
+    if option.type == "text":
         return []
-    if asked.type == "json_object":
-        if asked.schema is None:
+    if option.type == "json_object":
+        if option.schema is None:
             return [("response_format", "object", None)]
-        return [("response_format.schema", "json", asked.schema)]  # as llama.cpp has it
-    given = asked.json_schema
-    if given is None or given.schema is None:
+        return [("response_format.schema", "json", option.schema)]  # as llama.cpp has it
+    named_schema = option.json_schema
+    if named_schema is None or named_schema.schema is None:
         raise bad_request(
             "response_format of the type json_schema needs json_schema.schema.",
             "response_format.json_schema",
         )
-    kind = "json" if given.strict else "loose json"
-    return [("response_format.json_schema.schema", kind, given.schema)]
+    kind = "json" if named_schema.strict else "loose json"
+    return [("response_format.json_schema.schema", kind, named_schema.schema)]
 
 
-def _of_structured_outputs(asked: StructuredOutputs) -> list[tuple[str, str, Any]]:
-    said = msgspec.structs.asdict(asked).items()
-    found = [(f"structured_outputs.{name}", name, value) for name, value in said]
-    found = [each for each in found if each[2] is not None]
-    if not found:
+def _of_structured_outputs(option: StructuredOutputs) -> list[tuple[str, str, Any]]:
+    """The fields that say a form, the kind of form, and its value."""
+    forms = [
+        (f"structured_outputs.{name}", name, value)
+        for name, value in msgspec.structs.asdict(option).items()
+        if value is not None
+    ]
+    if not forms:
         raise bad_request("structured_outputs needs json, regex or choice.", "structured_outputs")
-    return found
+    return forms
 
 
 def _guide(kind: str, value: Any) -> Guide:

@@ -32,52 +32,57 @@ def template_variables(
 
     The template reads all of them, and thinking is off where the request says so.
     """
-    asked = ((name, getattr(request, name)) for name in _OFF)
-    fields: dict[str, Any] = {name: value for name, value in asked if value is not None}
-    given = {**request.chat_template_kwargs, **fields}
-    if not given and request.thinking_token_budget != 0:
+    switches = ((name, getattr(request, name)) for name in _OFF)
+    fields: dict[str, Any] = {name: value for name, value in switches if value is not None}
+    variables = {**request.chat_template_kwargs, **fields}
+    if not variables and request.thinking_token_budget != 0:
         return {}
-    if len(json.dumps(given)) > MOST_VARIABLES:
+    if len(json.dumps(variables)) > MOST_VARIABLES:
         raise bad_request(
             f"The variables of the chat template are longer than {MOST_VARIABLES:,} characters.",
             "chat_template_kwargs",
         )
-    known = _known(models)
-    off = _off(given, request.thinking_token_budget)
+    names = _template_names(models)
+    off = _off(variables, request.thinking_token_budget)
     if off:
-        given = {name: v for name, v in given.items() if name in known or not _is_off(name, v)}
-        switch = next((name for name in _OFF if name in known), None)
+        variables = {
+            name: value
+            for name, value in variables.items()
+            if name in names or not _is_off(name, value)
+        }
+        switch = next((name for name in _OFF if name in names), None)
         if models.thinking and switch:
-            given[switch] = _OFF[switch]
-    elif request.reasoning_effort in EFFORTS and known & _OFF.keys() == {"enable_thinking"}:
-        del given["reasoning_effort"]
-        given.setdefault("enable_thinking", True)
-    says = f"Its chat template reads: {', '.join(sorted(known)) or 'no variables'}."
-    if wrong := next((name for name in given if name not in known), None):
+            variables[switch] = _OFF[switch]
+    elif request.reasoning_effort in EFFORTS and names & _OFF.keys() == {"enable_thinking"}:
+        del variables["reasoning_effort"]
+        variables.setdefault("enable_thinking", True)
+    says = f"Its chat template reads: {', '.join(sorted(names)) or 'no variables'}."
+    if wrong := next((name for name in variables if name not in names), None):
         param = wrong if wrong in fields else "chat_template_kwargs"
         raise bad_request(f"This model does not know {quoted(wrong)}. {says}", param)
     try:
-        thinking = models.asked_with(given).thinking
+        thinking = models.asked_with(variables).thinking
     except CheckpointError as error:  # without the folder in which the template lies
-        said = error.message.replace(f" of {models.generator.checkpoint}", "")
-        raise bad_request(said, next(iter(fields), "chat_template_kwargs")) from None
+        message = error.message.replace(f" of {models.generator.checkpoint}", "")
+        raise bad_request(message, next(iter(fields), "chat_template_kwargs")) from None
     if off and thinking:
         raise bad_request(f"{off}: this model's thinking cannot be switched off. {says}", off)
-    return given
+    return variables
 
 
-def _known(models: Models) -> frozenset[str]:
+def _template_names(models: Models) -> frozenset[str]:
+    """The variables that the chat template reads."""
     try:
         return models.generator.chat_variables
     except CheckpointError:  # no template at all: whoever renders it says so
         return frozenset()
 
 
-def _off(given: dict[str, Any], budget: int | None) -> str | None:
+def _off(variables: dict[str, Any], budget: int | None) -> str | None:
     """The field that wants no thinking."""
     if budget == 0:
         return "thinking_token_budget"
-    return next((name for name in reversed(_OFF) if _is_off(name, given.get(name))), None)
+    return next((name for name in reversed(_OFF) if _is_off(name, variables.get(name))), None)
 
 
 def _is_off(name: str, value: Any) -> bool:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ..database import Identity, connected, identity, unusable
 from ..safety.keys import ApiKey, read_keys
-from ..safety.limits import Spent
-from ..safety.usage import ADD, NO_KEY, day_of, left_s, more, read_totals
+from ..safety.limits import Spending
+from ..safety.usage import ADD, NO_KEY, day_of, left_s, read_totals, with_row
 from ..safety.usage import TABLE as USAGE
 from .record import ServedRequest
 from .request_log import INDEX, INSERT, forget_old, row_of
@@ -37,7 +37,7 @@ CHECKPOINT_EVERY = 200
 
 
 class Ledger:
-    """`keys`, `spent` and `add` are for the event loop, `look` and `write` for a thread.
+    """`keys`, `spending_of` and `add` are for the event loop, `look` and `write` for a thread.
 
     `clock` gives Unix time. Raises DatabaseUnusable if the file cannot be used at first. Later
     nobody is let in while it cannot be read; requests that cannot be written are lost, and usage is
@@ -45,17 +45,17 @@ class Ledger:
     """
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
-        self.lost = 0
+        self.lost_requests = 0
         """Requests that could not be written."""
         self._file = file
         self._clock = clock
         self._lock = threading.Lock()
-        """Of what is in memory; never held while the disk is waited for."""
+        """Lock of what is in memory; never held while the disk is waited for."""
         self._keys: Mapping[bytes, ApiKey] = {}
         self._error: Exception | None = None
         self._day = ""
         self._totals: dict[str, tuple[int, int]] = {}
-        """By key: what all gateways have written of `_day` and of its month."""
+        """Tokens by key: what all gateways have written of `_day` and of its month."""
         self._unwritten: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0] * 5)
         self._connection: sqlite3.Connection | None = None
         self._files: Identity = ()
@@ -72,18 +72,18 @@ class Ledger:
             raise unusable(self._file, error) from error
         return self._keys
 
-    def spent(self, key: str) -> Spent:
+    def spending_of(self, key: str) -> Spending:
         """Usage of a key today and this month, with what is not yet written."""
         now = self._clock()
         day = day_of(now)
         with self._lock:
-            seen = self._totals.get(key, (0, 0))
+            tokens = self._totals.get(key, (0, 0))
             if self._day != day:
-                seen = 0, seen[1] if self._day[:7] == day[:7] else 0
+                tokens = 0, tokens[1] if self._day[:7] == day[:7] else 0
             for (of_day, of_key, _), counts in self._unwritten.items():
                 if of_key == key:
-                    seen = more(seen, day, of_day, counts)
-        return Spent(*seen, *left_s(now))
+                    tokens = with_row(tokens, day, of_day, counts)
+        return Spending(*tokens, *left_s(now))
 
     def add(self, record: ServedRequest) -> None:
         """An admitted request has ended: what it used counts from now on."""
@@ -114,23 +114,24 @@ class Ledger:
         """Write ended requests, and all that was used until now."""
         self.look()
         with self._lock:
-            used = {names: list(counts) for names, counts in self._unwritten.items()}
+            rows = {names: list(counts) for names, counts in self._unwritten.items()}
         try:
             connection = self._current()
-            _write(connection, records, used)
+            _write(connection, records, rows)
             if identity(self._file) != self._files:  # removed under this very write
-                _write(self._current(), records, used)
+                _write(self._current(), records, rows)
         except (OSError, sqlite3.Error, UnicodeError) as error:
-            self.lost += len(records)
+            self.lost_requests += len(records)
             self._complain(error)
             return
         with self._lock:
-            for (day, key, model), counts in used.items():
+            for (day, key, model), counts in rows.items():
                 row = self._unwritten[day, key, model]
                 row[:] = [a - b for a, b in zip(row, counts, strict=True)]
                 if not any(row):
                     del self._unwritten[day, key, model]
-                self._totals[key] = more(self._totals.get(key, (0, 0)), self._day, day, counts)
+                total = self._totals.get(key, (0, 0))
+                self._totals[key] = with_row(total, self._day, day, counts)
         self._writes += 1
         if self._writes % CHECKPOINT_EVERY == 0:
             self._disk.submit(_checkpoint, self._file)
@@ -160,12 +161,11 @@ class Ledger:
             return
         self._connection.close()
         self._connection = None
-        there, *beside = identity(self._file)
-        if (
-            there != self._files[0]
-        ):  # the -wal of a file that has gone must not be read with another
-            for end, found, ours in zip(("-wal", "-shm"), beside, self._files[1:], strict=True):
-                if found == ours:
+        file, *beside = identity(self._file)
+        # the -wal of a file that has gone must not be read with another
+        if file != self._files[0]:
+            for end, now, ours in zip(("-wal", "-shm"), beside, self._files[1:], strict=True):
+                if now == ours:
                     self._file.with_name(self._file.name + end).unlink(missing_ok=True)
 
     def _complain(self, error: Exception) -> None:
@@ -177,12 +177,12 @@ class Ledger:
 def _write(
     connection: sqlite3.Connection,
     records: Sequence[ServedRequest],
-    used: Mapping[tuple[str, str, str], Sequence[int]],
+    rows: Mapping[tuple[str, str, str], Sequence[int]],
 ) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.executemany(INSERT, map(row_of, records))
-        connection.executemany(ADD, [(*names, *counts) for names, counts in used.items()])
+        connection.executemany(ADD, [(*names, *counts) for names, counts in rows.items()])
         forget_old(connection, len(records))
         connection.execute("COMMIT")
     except BaseException:

@@ -34,7 +34,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for 
 class GatewayMetrics(Collector):
     """Totals of the requests that have ended, and of those that go on."""
 
-    def __init__(self, going_on: Collection[ServedRequest], lost: Callable[[], int]) -> None:
+    def __init__(
+        self, going_on: Collection[ServedRequest], lost_records: Callable[[], int]
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         self._going_on = going_on
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
@@ -93,7 +95,7 @@ class GatewayMetrics(Collector):
         gauge(
             "tts_gateway_log_records_lost",
             "Records that could not be written to the request log, since the start.",
-        ).set_function(lost)
+        ).set_function(lost_records)
 
     def count(self, record: ServedRequest) -> None:
         """Count a request that has ended."""
@@ -126,8 +128,11 @@ class GatewayMetrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series that are counted when they are asked for."""
-        name, told = "tts_gateway_requests_in_flight", "Requests that have arrived and not ended."
-        in_flight = GaugeMetricFamily(name, told, labels=["model"])
+        in_flight = GaugeMetricFamily(
+            "tts_gateway_requests_in_flight",
+            "Requests that have arrived and not ended.",
+            labels=["model"],
+        )
         for model, count in Count(record.model for record in self._going_on).items():
             in_flight.add_metric([model], count)
         yield in_flight

@@ -39,7 +39,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """One request. Mutable: filled in while it is handled; no secret is in it."""
 
     id: str
-    """That of its `x-request-id`, and of the answer."""
+    """The id in its `x-request-id`, and of the answer."""
     endpoint: str
     """The path as routed, such as /v1/chat/completions; never what a client made up."""
     time: float
@@ -89,7 +89,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
         return (self.t2 - self.t0) + (t5 - self.t3)
 
     def gateway_ms(self) -> float | None:
-        """The same in milliseconds, for an answer that is being written."""
+        """The gateway's own latency so far in milliseconds, for an answer that is being written."""
         own = self.own_latency_s(clock.monotonic())
         return None if own is None else round(1000 * own, 3)
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..safety import NOTHING, Spent
+from ..safety import NOTHING, Spending
 from .ledger import Ledger
 from .metrics import GatewayMetrics
 from .record import ServedRequest
@@ -60,8 +60,8 @@ class Recorder:
         if telemetry:
             self._writers.append(Writer(telemetry.write))
         self._open: dict[int, ServedRequest] = {}
-        """By identity: clients may name several requests alike."""
-        self.metrics = GatewayMetrics(self._open.values(), self._lost)
+        """Records by their identity: clients may name several requests alike."""
+        self.metrics = GatewayMetrics(self._open.values(), self._lost_records)
 
     def begin(self, endpoint: str) -> ServedRequest:
         """A request has arrived at an endpoint, named as routed."""
@@ -86,9 +86,9 @@ class Recorder:
             for writer in self._writers:
                 writer.add(record)
 
-    def spent(self, key: str) -> Spent:
+    def spending_of(self, key: str) -> Spending:
         """Usage of the key with this id, today and this month."""
-        return self._ledger.spent(key) if self._ledger else NOTHING
+        return self._ledger.spending_of(key) if self._ledger else NOTHING
 
     def close(self) -> None:
         """Write what has not been written yet, and close what it is kept by."""
@@ -97,9 +97,9 @@ class Recorder:
         for each in self._kept_by:
             each.close()
 
-    def _lost(self) -> int:
-        waited = max((writer.lost for writer in self._writers), default=0)
-        return waited + (self._ledger.lost if self._ledger else 0)
+    def _lost_records(self) -> int:
+        lost_records = max((writer.lost_records for writer in self._writers), default=0)
+        return lost_records + (self._ledger.lost_requests if self._ledger else 0)
 
 
 class Writer:
@@ -109,7 +109,7 @@ class Writer:
     """
 
     def __init__(self, sink: Sink, idle: Callable[[], None] = lambda: None) -> None:
-        self.lost = 0
+        self.lost_records = 0
         """Records that nobody has had time for."""
         self._sink = sink
         self._idle = idle
@@ -122,7 +122,7 @@ class Writer:
         if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put(record)
         else:
-            self.lost += 1
+            self.lost_records += 1
 
     def close(self) -> None:
         """Write what waits, and end the thread."""
@@ -130,20 +130,20 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        ended = False
-        while not ended:
+        closes = False
+        while not closes:
             try:
                 batch = [self._waiting.get(timeout=IDLE_S)]
             except queue.Empty:
                 self._idle()
                 continue
             due = time.monotonic() + BATCH_S
-            while batch[-1] is not None and (left := due - time.monotonic()) > 0:
+            while batch[-1] is not None and (rest_s := due - time.monotonic()) > 0:
                 try:
-                    batch.append(self._waiting.get(timeout=left))
+                    batch.append(self._waiting.get(timeout=rest_s))
                 except queue.Empty:
                     break
-            ended = batch[-1] is None
+            closes = batch[-1] is None
             records = [record for record in batch if record is not None]
             try:
                 if records:

@@ -15,8 +15,8 @@ from .record import ServedRequest
 KEPT_S = 30 * 24 * 3600
 """How long a request is kept, if there is room."""
 MOST_BYTES = 2**30
-"""Of the database; then the oldest requests go. The file keeps its size, and others take their
-place."""
+"""Bytes of the database; then the oldest requests go. The file keeps its size, and others take
+their place."""
 FORGOTTEN = 1000
 """Most requests that one batch removes, or twice its own: it must not hold up the next one."""
 
@@ -49,8 +49,8 @@ def row_of(record: ServedRequest) -> tuple[object, ...]:
     return tuple(values)
 
 
-def forget_old(connection: sqlite3.Connection, written: int) -> None:
-    """Remove the oldest requests that are too old or too much, after so many were written."""
+def forget_old(connection: sqlite3.Connection, count: int) -> None:
+    """Remove the oldest requests that are too old or too much, after `count` were written."""
     condition, values = "time < ?", [time.time() - KEPT_S]
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -61,7 +61,7 @@ def forget_old(connection: sqlite3.Connection, written: int) -> None:
     connection.execute(
         "DELETE FROM requests WHERE rowid IN "
         f"(SELECT rowid FROM requests WHERE {condition} ORDER BY time LIMIT ?)",
-        (*values, max(FORGOTTEN, 2 * written)),
+        (*values, max(FORGOTTEN, 2 * count)),
     )
 
 
@@ -80,7 +80,7 @@ def read_requests(
     """
     name = deployment or ""
     conditions = "time >= ? AND time < ? AND (? = '' OR model = ? OR substr(model, 1, ?) = ?)"
-    found = (
+    latest = (
         f"SELECT {', '.join(COLUMNS)} FROM requests WHERE {conditions} ORDER BY time DESC LIMIT ?"
     )
     never, always = float("-inf"), float("inf")
@@ -91,7 +91,7 @@ def read_requests(
         -1 if last is None else last,
     )
     with database(file, TABLE, INDEX) as connection:
-        for row in connection.execute(f"SELECT * FROM ({found}) ORDER BY time", values):
+        for row in connection.execute(f"SELECT * FROM ({latest}) ORDER BY time", values):
             fields = dict(zip(COLUMNS, row, strict=True))
             yield msgspec.convert({**fields, "t0": 0.0}, ServedRequest, strict=False)
 

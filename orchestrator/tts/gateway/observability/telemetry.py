@@ -95,12 +95,12 @@ class Telemetry:
             span.set_status(Status(StatusCode.ERROR))
         inside = set_span_in_context(span)
         for stage, begin, end in STAGES:
-            begun, ended = getattr(record, begin), getattr(record, end)
-            if begun is not None and ended is not None:
+            t_begin, t_end = getattr(record, begin), getattr(record, end)
+            if t_begin is not None and t_end is not None:
                 child = self._tracer.start_span(
-                    f"tts.gateway.{stage}", context=inside, start_time=_unix_ns(record, begun)
+                    f"tts.gateway.{stage}", context=inside, start_time=_unix_ns(record, t_begin)
                 )
-                child.end(_unix_ns(record, ended))
+                child.end(_unix_ns(record, t_end))
         span.end(_unix_ns(record, record.t0 if record.t6 is None else record.t6))
 
     def _caller(self, record: ServedRequest) -> Context:
@@ -109,7 +109,7 @@ class Telemetry:
 
 
 def _span_attributes(record: ServedRequest, operation: str) -> Attributes:
-    found: dict[str, str | int | float | bool | None] = {
+    attributes: dict[str, str | int | float | bool | None] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": "tts",
         "gen_ai.request.model": record.model,
@@ -130,7 +130,7 @@ def _span_attributes(record: ServedRequest, operation: str) -> Attributes:
         "tts.verifier_tokens": record.verifier_tokens,
         "tts.gateway.own_latency": record.own_latency_s(),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _unix_ns(record: ServedRequest, monotonic: float) -> int:

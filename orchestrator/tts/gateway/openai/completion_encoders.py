@@ -69,8 +69,8 @@ class TextEncoder:
             data += self._chunk(part.index, self._delta(""), finish=part.finish, tts=tts)
         if end and self._counts:
             extra = b',"tts":' + json(latency) if latency else b""
-            counted = b',"usage":' + json(end.usage)
-            data += self._head + b',"choices":[]' + counted + extra + b"}\n\n"
+            usage = b',"usage":' + json(end.usage)
+            data += self._head + b',"choices":[]' + usage + extra + b"}\n\n"
         return data + DONE if end else data
 
     def _facts(self, kind: str) -> dict[str, Any]:
@@ -95,8 +95,8 @@ class TextEncoder:
         tts: dict[str, Any] | None = None,
     ) -> bytes:
         """Any other chunk of a choice."""
-        told = self._logprobs(logs) if logs else None
-        choice = {"index": index, **content, "logprobs": told, "finish_reason": finish}
+        log_probs = self._logprobs(logs) if logs else None
+        choice = {"index": index, **content, "logprobs": log_probs, "finish_reason": finish}
         extra = b',"tts":' + json(tts) if tts else b""
         return self._head + b',"choices":[' + json(choice) + self._end + extra + b"}\n\n"
 
@@ -127,11 +127,12 @@ class TextEncoder:
         offsets = [logs.begin]
         for token in logs.tokens:
             offsets.append(offsets[-1] + len(token))
-        given = [_shortest(each) for each in logs.log_probs]
+        log_probs = [_shortest(each) for each in logs.log_probs]
+        top = list(map(_by_text, logs.tokens, log_probs, logs.top))
         return {
             "tokens": logs.tokens,
-            "token_logprobs": given,
-            "top_logprobs": list(map(_by_text, logs.tokens, given, logs.top)) if logs.top else None,
+            "token_logprobs": log_probs,
+            "top_logprobs": top or None,
             "text_offset": offsets[:-1],
         }
 
@@ -161,12 +162,12 @@ class ChatEncoder(TextEncoder):
         return data
 
     def _called(self, index: int, calls: Sequence[ToolCall]) -> bytes:
-        told = [
+        entries = [
             {"index": place, "id": call.id, "type": call.type, "function": call.function}
             for place, call in enumerate(calls, start=self._calls[index])
         ]
-        self._calls[index] += len(told)
-        return self._chunk(index, {"delta": {"tool_calls": told}})
+        self._calls[index] += len(entries)
+        return self._chunk(index, {"delta": {"tool_calls": entries}})
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
@@ -205,10 +206,10 @@ def _by_text(
     """The likeliest by their texts, and the token itself; of equal texts the likelier counts."""
     if math.isnan(log_prob):
         return None
-    found = {token: log_prob}
+    by_text = {token: log_prob}
     for text, each in likeliest:
-        found[text] = max(found.get(text, -np.inf), _shortest(each))
-    return found
+        by_text[text] = max(by_text.get(text, -np.inf), _shortest(each))
+    return by_text
 
 
 def _shortest(number: float) -> float:

@@ -37,9 +37,9 @@ class ChatMessage(Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
-    """What the assistant called."""
+    """Calls of tools by the assistant."""
     tool_call_id: str | None = None
-    """Of a tool's message: the call that it answers."""
+    """The call that a tool's message answers."""
 
     @property
     def text(self) -> str:

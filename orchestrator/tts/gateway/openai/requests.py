@@ -31,9 +31,9 @@ MAX_SCORES = 1024
 
 Count = Annotated[int, Meta(ge=1)]
 SearchTokens = Annotated[int, Meta(ge=2)]
-"""A token of an answer, and its end: no search finds anything in less."""
+"""Tokens of a search: one of an answer, and its end; no search finds anything in less."""
 SearchSeconds = Annotated[float, Meta(ge=0.01)]
-"""Likewise: about what the fastest engine needs for a token."""
+"""Seconds of a search: about what the fastest engine needs for a token, at least."""
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 ThinkingTokens = Annotated[int, Meta(ge=0)]
@@ -123,7 +123,7 @@ class ResponseFormat(Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
     schema: dict[str, Any] | bool | None = None
-    """Of a json_object, as llama.cpp's server takes it."""
+    """The schema of a json_object, as llama.cpp's server takes it."""
 
 
 class StructuredOutputs(Struct, forbid_unknown_fields=True):
@@ -339,13 +339,13 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
         raise bad_request(f"The body is not JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise bad_request("The body is no JSON object.")
-    said, ignored = _split_fields(fields, _fields(kind))
+    values, ignored = _split_fields(fields, _fields(kind))
     try:
-        return msgspec.convert(said, kind), ignored
+        return msgspec.convert(values, kind), ignored
     except msgspec.ValidationError:
         pass
     try:
-        return msgspec.convert(_with_integers(said), kind), ignored
+        return msgspec.convert(_with_integers(values), kind), ignored
     except msgspec.ValidationError as error:
         message = str(error)
         place = _PLACE.search(message)
@@ -356,9 +356,9 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
 
 
 def _split_fields(
-    fields: dict[str, Any], known: frozenset[str]
+    fields: dict[str, Any], names: frozenset[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The fields that say something, and the names of those that are ignored.
+    """The fields of a request that has these names, and the names of those that are ignored.
 
     A literal `extra_body`, which belongs into OpenAI's Python client and is sent as it stands by
     others, is read as part of the request. Raises ApiError for a field that cannot be honoured.
@@ -366,18 +366,18 @@ def _split_fields(
     extra = fields.get("extra_body")
     if isinstance(extra, dict):
         fields = {**fields, **extra}
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     ignored = []
     for name, value in fields.items():
         if value is None or name == "extra_body":
             continue
-        if name in known:
-            said[name] = value
+        if name in names:
+            values[name] = value
         elif name in NEUTRAL_VALUES:
             _require_neutral(name, value)
         elif name not in WITHOUT_EFFECT:
             ignored.append(name)
-    return said, ignored
+    return values, ignored
 
 
 def _require_neutral(name: str, value: Any) -> None:

@@ -66,15 +66,15 @@ class ResponsesEncoder:
 
     def failed(self, error: ApiError) -> bytes:
         """The events of a stream that breaks off."""
-        said = b"" if self._events else self._begin_response()
+        data = b"" if self._events else self._begin_response()
         fields = error.fields
-        told = {name: fields[name] for name in ("code", "message", "param")}
+        facts = {name: fields[name] for name in ("code", "message", "param")}
         # clients that look for a field `error` in any event raise what it says
-        said += self._event("error", **told, error=fields)
+        data += self._event("error", **facts, error=fields)
         kind = "rate_limit_exceeded" if error.type == "rate_limit_error" else "server_error"
         response = self._response("failed")
         response["error"] = {"code": kind, "message": error.message}
-        return said + self._event("response.failed", response=response)
+        return data + self._event("response.failed", response=response)
 
     def _begin_response(self) -> bytes:
         kinds = ("response.created", "response.in_progress")
@@ -82,18 +82,18 @@ class ResponsesEncoder:
 
     def _more(self, kind: str, text: str, logs: TokenLogs | None = None) -> bytes:
         """Further text of an item, which begins with it unless it is open."""
-        said = b""
+        data = b""
         if not self._open or self._output[-1]["type"] != kind:
-            said = self._close() + self._begin(kind)
+            data = self._close() + self._begin(kind)
         item = self._output[-1]
         part = item["content"][0]
         part["text"] += text
         if kind == "reasoning":
-            return said + self._event("response.reasoning_text.delta", **self._place(), delta=text)
+            return data + self._event("response.reasoning_text.delta", **self._place(), delta=text)
         new = _log_probs(logs)
         part["logprobs"] += new
         place = self._place()
-        return said + self._event("response.output_text.delta", **place, delta=text, logprobs=new)
+        return data + self._event("response.output_text.delta", **place, delta=text, logprobs=new)
 
     def _begin(self, kind: str) -> bytes:
         item = self._item(kind, "", status="in_progress")
@@ -101,9 +101,9 @@ class ResponsesEncoder:
         self._open = True
         place = len(self._output) - 1
         bare = {**item, "content": []}
-        said = self._event("response.output_item.added", output_index=place, item=bare)
+        data = self._event("response.output_item.added", output_index=place, item=bare)
         part = item["content"][0]
-        return said + self._event("response.content_part.added", **self._place(), part=part)
+        return data + self._event("response.content_part.added", **self._place(), part=part)
 
     def _close(self, status: str = "completed") -> bytes:
         if not self._open:
@@ -113,14 +113,14 @@ class ResponsesEncoder:
         item["status"] = status
         part, place = item["content"][0], self._place()
         if item["type"] == "reasoning":
-            said = self._event("response.reasoning_text.done", **place, text=part["text"])
+            data = self._event("response.reasoning_text.done", **place, text=part["text"])
         else:
             logs = part["logprobs"]
-            said = self._event(
+            data = self._event(
                 "response.output_text.done", **place, text=part["text"], logprobs=logs
             )
-        said += self._event("response.content_part.done", **place, part=part)
-        return said + self._event(
+        data += self._event("response.content_part.done", **place, part=part)
+        return data + self._event(
             "response.output_item.done", output_index=place["output_index"], item=item
         )
 
@@ -129,27 +129,27 @@ class ResponsesEncoder:
         index = len(self._output) - 1
         place = {"item_id": item["id"], "output_index": index}
         arguments = item["arguments"]
-        begun = {**item, "arguments": "", "status": "in_progress"}
+        empty_item = {**item, "arguments": "", "status": "in_progress"}
         kind = "response.function_call_arguments"
         return (
-            self._event("response.output_item.added", output_index=index, item=begun)
+            self._event("response.output_item.added", output_index=index, item=empty_item)
             + self._event(f"{kind}.delta", **place, delta=arguments)
             + self._event(f"{kind}.done", **place, arguments=arguments, name=item["name"])
             + self._event("response.output_item.done", output_index=index, item=item)
         )
 
     def _end(self) -> bytes:
-        said = b"" if self._output else self._begin("message")
+        data = b"" if self._output else self._begin("message")
         status = self._status
-        said += self._close(status)
-        return said + self._event(f"response.{status}", response=self._response())
+        data += self._close(status)
+        return data + self._event(f"response.{status}", response=self._response())
 
     @property
     def _status(self) -> str:
         return "incomplete" if self._finish == "length" else "completed"
 
     def _response(self, status: str | None = None) -> dict[str, Any]:
-        asked = self._request
+        request = self._request
         status = status or self._status
         response = {
             "id": self._name,
@@ -158,22 +158,25 @@ class ResponsesEncoder:
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "model": asked.model,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "model": request.model,
             "output": [] if status == "in_progress" else self._output,
-            "parallel_tool_calls": asked.parallel_tool_calls,
+            "parallel_tool_calls": request.parallel_tool_calls,
             "previous_response_id": None,
-            "reasoning": {"effort": asked.reasoning and asked.reasoning.effort, "summary": None},
+            "reasoning": {
+                "effort": request.reasoning and request.reasoning.effort,
+                "summary": None,
+            },
             "store": False,
-            "temperature": asked.temperature,
-            "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": asked.tools,
-            "top_p": asked.top_p,
+            "temperature": request.temperature,
+            "text": {"format": (request.text and request.text.format) or {"type": "text"}},
+            "tool_choice": request.tool_choice or "auto",
+            "tools": request.tools,
+            "top_p": request.top_p,
             "truncation": "disabled",
             "usage": None,
-            "metadata": asked.metadata or {},
+            "metadata": request.metadata or {},
         }
         if status == "incomplete":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
@@ -239,11 +242,11 @@ def _log_probs(logs: TokenLogs | None) -> list[dict[str, Any]]:
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
     details = usage.completion_tokens_details
-    counted = {
+    counts = {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": TokenDetails() if details is UNSET else details,
         "total_tokens": usage.total_tokens,
     }
-    return counted | ({} if usage.tts is UNSET else {"tts": usage.tts})
+    return counts | ({} if usage.tts is UNSET else {"tts": usage.tts})

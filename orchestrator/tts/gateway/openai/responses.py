@@ -124,8 +124,7 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
         shared["max_completion_tokens"] = request.max_output_tokens
     if form := _form(request):
         shared["response_format"] = form
-    asked = request.tool_choice
-    choice = NamedTool(FunctionName(asked.name)) if isinstance(asked, NamedFunction) else asked
+    choice = request.tool_choice
     chat = ChatRequest(
         **shared,
         messages=_messages(request),
@@ -133,7 +132,9 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
             Tool(Function(each.name, each.description, each.parameters, each.strict))
             for each in request.tools
         ],
-        tool_choice=choice,
+        tool_choice=NamedTool(FunctionName(choice.name))
+        if isinstance(choice, NamedFunction)
+        else choice,
         parallel_tool_calls=request.parallel_tool_calls,
         logprobs=LOG_PROBS in request.include or request.top_logprobs > 0,
         top_logprobs=request.top_logprobs,
@@ -196,8 +197,8 @@ def _messages(request: ResponsesRequest) -> list[ChatMessage]:
         elif item.type == "function_call_output":
             if item.call_id is None:
                 raise bad_request("What a tool has said needs a call_id.", f"{where}.call_id")
-            said = _text(item.output, f"{where}.output")
-            messages.append(ChatMessage("tool", said, tool_call_id=item.call_id))
+            output = _text(item.output, f"{where}.output")
+            messages.append(ChatMessage("tool", output, tool_call_id=item.call_id))
         # a model's reasoning is in no later prompt, as chat templates have it
     if len(messages) == bool(request.instructions):
         raise bad_request("input has no message.", "input")

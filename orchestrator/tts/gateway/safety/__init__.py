@@ -17,7 +17,7 @@ from .limits import (
     KeyLimits,
     Limiter,
     Refusal,
-    Spent,
+    Spending,
 )
 from .usage import NO_KEY, DailyUsage, read_usage
 
@@ -33,7 +33,7 @@ __all__ = [
     "Keyring",
     "Limiter",
     "Refusal",
-    "Spent",
+    "Spending",
     "TextStream",
     "read_usage",
 ]

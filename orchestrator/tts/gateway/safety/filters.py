@@ -110,10 +110,10 @@ class Chained:
 
     def end(self) -> str:
         """The held-back text of all streams, each end passed on through those after it."""
-        left = ""
+        rest = ""
         for stream in self._streams:
-            left = (stream.feed(left) if left else "") + stream.end()
-        return left
+            rest = (stream.feed(rest) if rest else "") + stream.end()
+        return rest
 
 
 class Whole:
@@ -141,8 +141,8 @@ def load_filter(name: str) -> Filter:
     """
     plugin = PLUGINS.find(name)
     if plugin is None:
-        known = ", ".join(PLUGINS.names()) or "none is installed"
-        raise ConfigError(f"There is no filter {name!r:.100}.", hint=f"Known: {known}.")
+        names = ", ".join(PLUGINS.names()) or "none is installed"
+        raise ConfigError(f"There is no filter {name!r:.100}.", hint=f"Known: {names}.")
     loaded = PLUGINS.load(plugin)
     if isinstance(loaded, type) and hasattr(loaded, "feed") and hasattr(loaded, "end"):
         return loaded
@@ -191,11 +191,11 @@ def read_rules(file: Path) -> dict[Direction, list[FilterRule]]:
 
 
 def _of_yaml(text: str) -> list[tuple[int, _RuleEntry]]:
-    found = parse_yaml(text)
-    if not isinstance(found, list):
+    items = parse_yaml(text)
+    if not isinstance(items, list):
         raise Unreadable("it must be a list of rules, each with a term or a pattern")
     entries = []
-    for place, item in enumerate(found, 1):
+    for place, item in enumerate(items, 1):
         try:
             entries.append((place, msgspec.convert(item, _RuleEntry)))
         except msgspec.ValidationError as error:

@@ -32,7 +32,7 @@ _COLUMNS = f"id, name, created, revoked, expires, models, created_by, revoked_by
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is stored of a key; never its secret."""
+    """A key as it is stored, never with its secret."""
 
     id: str
     """Public: what logs and `tts gateway keys` call it."""
@@ -74,41 +74,41 @@ class KeyStore:
         expires: float | None = None,
         models: Sequence[str] = (),
     ) -> tuple[str, ApiKey]:
-        """A new key, which is not kept and can never be shown again, and what is known of it.
+        """A new key, which is not kept and can never be shown again, and its record.
 
         Raises ConfigError if a valid key has this name.
         """
         key = PREFIX + secrets.token_hex(32)
         now = time.time()
-        made = ApiKey(
+        record = ApiKey(
             secrets.token_hex(4), name, limits, now, None, expires, tuple(models), _user()
         )
         with database(self._file) as connection:
-            done = connection.execute(
+            cursor = connection.execute(
                 f"INSERT INTO keys ({_COLUMNS}, sha256) SELECT {', '.join('?' * 14)} "
                 f"WHERE NOT EXISTS (SELECT * FROM keys WHERE name = ? AND {_VALID})",
                 (
-                    made.id,
+                    record.id,
                     name,
-                    made.created,
-                    made.revoked,
-                    made.expires,
-                    json.dumps(made.models),
-                    made.created_by,
-                    made.revoked_by,
+                    record.created,
+                    record.revoked,
+                    record.expires,
+                    json.dumps(record.models),
+                    record.created_by,
+                    record.revoked_by,
                     *astuple(limits),
                     _digest(key),
                     name,
                     now,
                 ),
             )
-        if not done.rowcount:
+        if not cursor.rowcount:
             there = next(each for each in self.all() if each.name == name and each.is_valid(now))
             raise ConfigError(
                 f"There is a key {name!r:.100} already: {there.id}.",
                 hint="Give another name, or revoke that key: two of a name cannot be told apart.",
             )
-        return key, made
+        return key, record
 
     def all(self) -> list[ApiKey]:
         """Every key, the oldest first, revoked ones too."""
@@ -120,34 +120,32 @@ class KeyStore:
 
         Raises ConfigError if there is none, or several valid ones of that name.
         """
-        found = [each for each in self.all() if key in (each.id, each.name)]
-        chosen = [each for each in found if each.revoked is None] or found[-1:]
-        if not chosen:
+        matches = [each for each in self.all() if key in (each.id, each.name)]
+        matches = [each for each in matches if each.revoked is None] or matches[-1:]
+        if not matches:
             raise ConfigError(f"There is no key {key!r:.100}.", hint="See tts gateway keys list.")
-        if len(chosen) > 1:
+        if len(matches) > 1:
             raise ConfigError(
-                f"{len(chosen)} keys are named {key!r:.100}: {', '.join(k.id for k in chosen)}.",
+                f"{len(matches)} keys are named {key!r:.100}: {', '.join(k.id for k in matches)}.",
                 hint="Give the id of the one to revoke.",
             )
         with database(self._file) as connection:
             connection.execute(
                 "UPDATE keys SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL",
-                (time.time(), _user(), chosen[0].id),
+                (time.time(), _user(), matches[0].id),
             )
-        return next(each for each in self.all() if each.id == chosen[0].id)
+        return next(each for each in self.all() if each.id == matches[0].id)
 
 
 def read_keys(connection: sqlite3.Connection) -> list[tuple[bytes, ApiKey]]:
     """Every key with its hash, the oldest first."""
     rows = connection.execute(f"SELECT {_COLUMNS}, sha256 FROM keys ORDER BY created, id")
-    found = []
+    keys = []
     for key, name, created, revoked, expires, models, *by, digest in rows:
         users, limits = by[:2], KeyLimits(*by[2:])
         may_use = tuple(json.loads(models or "[]"))
-        found.append(
-            (digest, ApiKey(key, name, limits, created, revoked, expires, may_use, *users))
-        )
-    return found
+        keys.append((digest, ApiKey(key, name, limits, created, revoked, expires, may_use, *users)))
+    return keys
 
 
 class Keyring:

@@ -120,7 +120,7 @@ class KeyLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spending:
     """The tokens that a key has used, without requests that run."""
 
     today: int = 0
@@ -130,7 +130,7 @@ class Spent:
     month_left_s: float = 0.0
 
 
-NOTHING = Spent()
+NOTHING = Spending()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Refusal:
     headers: Headers
     """`x-ratelimit-*`; with `retry-after`, if it will be admitted by then unless others come."""
     code: str = "rate_limit_exceeded"
-    """The kind of it, in OpenAI's words."""
+    """The kind of refusal, in OpenAI's words."""
 
 
 @dataclass(slots=True)
@@ -175,9 +175,11 @@ class KeyUsage:
             return None
         return _too_often(self, now_ns, "requests", self.requests.per_minute, wait)
 
-    def admit(self, now_ns: int, *, tokens: int, search: bool, spent: Spent) -> Admitted | Refusal:
+    def admit(
+        self, now_ns: int, *, tokens: int, search: bool, spending: Spending
+    ) -> Admitted | Refusal:
         """Charge a request's tokens and hold what it may use, or say why not."""
-        refusal = _over_budget(self, now_ns, tokens, spent)
+        refusal = _over_budget(self, now_ns, tokens, spending)
         if refusal := refusal or _refusal(self, now_ns, tokens, search):
             return refusal
         charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
@@ -193,8 +195,8 @@ class Admitted:
     headers: Headers
     """`x-ratelimit-*` for its answer."""
     usage: KeyUsage | None = None
-    """Of its key, until it ends; None: nothing limits it."""
-    held: int = 0
+    """Usage of its key, until it ends; None: nothing limits it."""
+    reserved: int = 0
     """The most tokens that it may use."""
     search: bool = False
     charge: Charge | None = None
@@ -206,7 +208,7 @@ class Admitted:
         if usage is None:
             return
         usage.searches -= self.search
-        usage.reserved -= self.held
+        usage.reserved -= self.reserved
         if usage.tokens and self.charge:
             usage.tokens.settle(self.charge, now_ns, tokens)
 
@@ -229,16 +231,18 @@ class Limiter:
         *,
         tokens: int,
         search: bool,
-        spent: Spent = NOTHING,
+        spending: Spending = NOTHING,
     ) -> Admitted | Refusal:
         """Admit a request of the key with this id and charge its tokens, or say why not.
 
-        `tokens` is the most that it may use; `now_ns` is a monotonic time; `spent` matters for a
+        `tokens` is the most that it may use; `now_ns` is a monotonic time; `spending` matters for a
         key with a budget.
         """
         if limits == UNLIMITED:
             return Admitted([])
-        return self._usage(key, limits).admit(now_ns, tokens=tokens, search=search, spent=spent)
+        return self._usage(key, limits).admit(
+            now_ns, tokens=tokens, search=search, spending=spending
+        )
 
     def _usage(self, key: str, limits: KeyLimits) -> KeyUsage:
         usage = self._keys.get(key)
@@ -286,22 +290,22 @@ def _too_often(
     )
 
 
-def _over_budget(usage: KeyUsage, now_ns: int, tokens: int, spent: Spent) -> Refusal | None:
+def _over_budget(usage: KeyUsage, now_ns: int, tokens: int, spending: Spending) -> Refusal | None:
     """Why the budget of the month or of the day does not admit so many tokens."""
     limits = usage.limits
-    for budget, used, left_s, period in (
-        (limits.tokens_per_month, spent.month, spent.month_left_s, "month"),
-        (limits.tokens_per_day, spent.today, spent.day_left_s, "day"),
+    for budget, before, left_s, period in (
+        (limits.tokens_per_month, spending.month, spending.month_left_s, "month"),
+        (limits.tokens_per_day, spending.today, spending.day_left_s, "day"),
     ):
-        if budget is None or used + usage.reserved + tokens <= budget:
+        if budget is None or before + usage.reserved + tokens <= budget:
             continue
         running = f", running requests may use {usage.reserved:,}" if usage.reserved else ""
         message = (
-            f"This key may use {budget:,} tokens per {period} (UTC). It used {used:,}{running}, "
+            f"This key may use {budget:,} tokens per {period} (UTC). It used {before:,}{running}, "
             f"and this request may use {tokens:,}. Ask for less: fewer max_tokens, a smaller n"
         )
         wait_ns = None
-        if used + tokens <= budget:
+        if before + tokens <= budget:
             message += "; or try again when they have ended"
         elif tokens <= budget:
             wait_ns = round(left_s * 1e9)

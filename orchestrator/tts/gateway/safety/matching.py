@@ -91,41 +91,41 @@ class Matching:
     def feed(self, text: str) -> str:
         """Take the next part; return what is certain not to belong to a match, or a mark for it."""
         self._raise_if_blocked()
-        given = []
+        passed = []
         for start in range(0, len(text), _PIECE):
             self._held += text[start : start + _PIECE]
-            given.append(self._read(len(self._held) - self._matcher.window - 1))
+            passed.append(self._read(len(self._held) - self._matcher.window - 1))
             if self._blocked is not None:
                 break
-        return "".join(given)
+        return "".join(passed)
 
     def end(self) -> str:
         """The text is complete; return what was held back."""
         self._raise_if_blocked()
         self._held += _EDGE
-        given = self._read(len(self._held) - 2)
+        passed = self._read(len(self._held) - 2)
         self._raise_if_blocked()
-        return given
+        return passed
 
-    def _read(self, known: int) -> str:
-        """Find all that begins before the place `known`, and give out what is settled by it."""
-        if known <= self._next:
+    def _read(self, end: int) -> str:
+        """Find all that begins before the place `end`, and give out what is settled by it."""
+        if end <= self._next:
             return ""
         # 1. A match that blocks: nothing from there on is given out any more.
         blocks, redacts = self._matcher.blocks, self._matcher.redacts
-        if blocks and (match := blocks.search(self._held, self._next)) and match.start() < known:
-            known = match.start()
-            self._blocked = self._matcher.name_at(self._held, known)
+        if blocks and (match := blocks.search(self._held, self._next)) and match.start() < end:
+            end = match.start()
+            self._blocked = self._matcher.name_at(self._held, end)
         # 2. The longest match from each place on: together they cover all matches.
         while redacts and (match := redacts.search(self._held, self._next)):
-            begin, end = match.span()
-            if begin >= known:
+            begin = match.start()
+            if begin >= end:
                 break
-            self._redact(begin + 1, end - 1)
+            self._redact(begin + 1, match.end() - 1)
             self._next = begin + 1
-        self._next = known
+        self._next = end
         # 3. What is settled, but no part of a redaction that may become longer.
-        return self._give_out(known + 1)
+        return self._give_out(end + 1)
 
     def _redact(self, begin: int, end: int) -> None:
         self._matches += 1
@@ -136,21 +136,21 @@ class Matching:
         self._found.append((begin, end))
 
     def _give_out(self, settled: int) -> str:
-        given: list[str] = []
-        at, left = 1, []
+        passed: list[str] = []
+        at, rest = 1, []
         for begin, end in self._found:
             if end <= settled:
-                given += (self._held[at:begin], REDACTED)
+                passed += (self._held[at:begin], REDACTED)
                 at = end
             else:
                 settled = min(settled, begin)
-                left.append((begin, end))
-        given.append(self._held[at:settled])
+                rest.append((begin, end))
+        passed.append(self._held[at:settled])
         gone = settled - 1
         self._held = self._held[gone:]
         self._next -= gone
-        self._found = [(begin - gone, end - gone) for begin, end in left]
-        return "".join(given)
+        self._found = [(begin - gone, end - gone) for begin, end in rest]
+        return "".join(passed)
 
     def _raise_if_blocked(self) -> None:
         if self._blocked is not None:
@@ -244,11 +244,11 @@ def _compiled(rules: Sequence[FilterRule]) -> Any:
     try:
         compiled = re2.compile(_expression(rules), options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        if "too large" not in said:
+        reason = error.args[0] if error.args else ""
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        if "too large" not in reason:
             raise ConfigError(
-                f"RE2 does not read the rule {rules[0].name!r:.100}: {said}."
+                f"RE2 does not read the rule {rules[0].name!r:.100}: {reason}."
             ) from None
         compiled = None
     # it also reads a match backwards, for its beginning

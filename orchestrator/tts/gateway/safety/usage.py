@@ -42,7 +42,7 @@ class DailyUsage(msgspec.Struct, frozen=True):
     """The key's id; empty where none was needed, too."""
     model: str
     requests: int
-    """Those that were admitted, however they ended."""
+    """Requests that were admitted, however they ended."""
     prompt_tokens: int
     answer_tokens: int
     search_tokens: int
@@ -50,7 +50,7 @@ class DailyUsage(msgspec.Struct, frozen=True):
     verifier_tokens: int
 
     @property
-    def spent(self) -> int:
+    def spent_tokens(self) -> int:
         """The tokens that count towards budgets: all but those that the verifier reads."""
         return self.prompt_tokens + self.answer_tokens + self.search_tokens
 
@@ -71,13 +71,13 @@ def read_usage(file: Path, since: str, until: str) -> list[DailyUsage]:
 
 def totals(rows: Sequence[DailyUsage], by: Sequence[str]) -> list[DailyUsage]:
     """Sums by the fields `by` (day, key, model), in their order; the others are empty."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
-        counts = found.setdefault(tuple(getattr(row, name) for name in by), [0] * len(COUNTS))
+        counts = groups.setdefault(tuple(getattr(row, name) for name in by), [0] * len(COUNTS))
         for place, name in enumerate(COUNTS):
             counts[place] += getattr(row, name)
     sums = []
-    for of, counts in sorted(found.items()):
+    for of, counts in sorted(groups.items()):
         names = dict(zip(by, of, strict=True))
         day, key, model = (names.get(each, "") for each in ("day", "key", "model"))
         sums.append(DailyUsage(day, key, model, *counts))
@@ -85,7 +85,7 @@ def totals(rows: Sequence[DailyUsage], by: Sequence[str]) -> list[DailyUsage]:
 
 
 def read_totals(connection: sqlite3.Connection, day: str) -> dict[str, tuple[int, int]]:
-    """By key: the tokens that count towards its budgets of a day, and of its month."""
+    """The tokens of each key that count towards its budgets of a day, and of its month."""
     rows = connection.execute(
         f"SELECT key, total(CASE WHEN day = ? THEN {_SPENT} END), total({_SPENT}) FROM usage "
         "WHERE day BETWEEN ? AND ? GROUP BY key",
@@ -94,11 +94,13 @@ def read_totals(connection: sqlite3.Connection, day: str) -> dict[str, tuple[int
     return {key: (int(today), int(month)) for key, today, month in rows}
 
 
-def more(spent: tuple[int, int], day: str, of_day: str, counts: Sequence[int]) -> tuple[int, int]:
+def with_row(
+    tokens: tuple[int, int], day: str, of_day: str, counts: Sequence[int]
+) -> tuple[int, int]:
     """The tokens of a day and of its month, with those of a row of `of_day`."""
     _, prompt, answer, search, _ = counts
     more = prompt + answer + search
-    today, month = spent
+    today, month = tokens
     return today + more * (of_day == day), month + more * (of_day[:7] == day[:7])
 
 

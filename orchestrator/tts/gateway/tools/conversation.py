@@ -11,7 +11,7 @@ from ..openai.messages import ChatMessage, Tool, ToolCall
 from .forced import plain_tools
 from .forms import OWN
 
-_TOLD = """You have these tools:
+_INSTRUCTIONS = """You have these tools:
 {tools}
 To call one, write only
 <tool_call>
@@ -37,7 +37,7 @@ def check_turns(messages: Sequence[ChatMessage]) -> None:
 def for_template(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Messages for a template that knows tools."""
     names = {call.id: call.function.name for each in messages for call in each.tool_calls or ()}
-    found: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
     for message in messages:
         plain: dict[str, Any] = message.plain()
         if message.tool_calls:
@@ -52,13 +52,13 @@ def for_template(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         if message.role == "tool":
             plain["tool_call_id"] = message.tool_call_id
             plain["name"] = names.get(message.tool_call_id or "", "")
-        found.append(plain)
-    return found
+        turns.append(plain)
+    return turns
 
 
 def in_text(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Messages for a template without tools: texts describe, call and answer them."""
-    found: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
     answering = False
     for message in messages:
         plain = message.plain()
@@ -66,36 +66,36 @@ def in_text(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> list[dict
             calls = [(call.function.name, given_arguments(call)) for call in message.tool_calls]
             plain["content"] = "\n".join(filter(None, (message.text, OWN.write(calls))))
         if message.role == "tool":
-            said = f"<tool_response>\n{message.text}\n</tool_response>"
-            plain = {"role": "user", "content": said}
+            response = f"<tool_response>\n{message.text}\n</tool_response>"
+            plain = {"role": "user", "content": response}
             if answering:  # the answers to several calls are one message
-                found[-1]["content"] += f"\n{said}"
+                turns[-1]["content"] += f"\n{response}"
                 continue
         answering = message.role == "tool"
-        found.append(plain)
+        turns.append(plain)
     if not tools:
-        return found
-    told = _TOLD.format(tools=plain_tools(tools))
-    if found[0]["role"] == "system":
-        found[0]["content"] += f"\n\n{told}"
+        return turns
+    instructions = _INSTRUCTIONS.format(tools=plain_tools(tools))
+    if turns[0]["role"] == "system":
+        turns[0]["content"] += f"\n\n{instructions}"
     else:
-        found.insert(0, {"role": "system", "content": told})
-    return found
+        turns.insert(0, {"role": "system", "content": instructions})
+    return turns
 
 
 def given_arguments(call: ToolCall) -> dict[str, Any]:
     """The arguments of a call in the conversation; raises ApiError unless they are an object."""
     try:
-        said = json.loads(call.function.arguments or "{}")
+        arguments = json.loads(call.function.arguments or "{}")
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        arguments = None
+    if not isinstance(arguments, dict):
         raise bad_request(
             f"The arguments of the call {call.id!r:.50} of {call.function.name!r:.80} are no JSON "
             "object.",
             "messages",
         )
-    return said
+    return arguments
 
 
 def missing_part(messages: Sequence[ChatMessage], tools: Sequence[Tool], text: str) -> str | None:
@@ -109,17 +109,17 @@ def missing_part(messages: Sequence[ChatMessage], tools: Sequence[Tool], text: s
         content = message.text.strip()
         if content not in text and json.dumps(content, ensure_ascii=False)[1:-1] not in text:
             return f"message {place} of {len(messages)}"
-    named = (tool.function.name for tool in tools)
-    return next((f"the tool {name}" for name in named if name not in text), None)
+    names = (tool.function.name for tool in tools)
+    return next((f"the tool {name}" for name in names if name not in text), None)
 
 
 def transcript(messages: Sequence[ChatMessage]) -> str:
     """The conversation as a verifier reads it: its question, or all turns in a row."""
-    said = [each for each in messages if each.role not in ("system", "developer")]
-    if len(said) == 1 and said[0].role == "user":
-        return said[0].text
+    turns = [each for each in messages if each.role not in ("system", "developer")]
+    if len(turns) == 1 and turns[0].role == "user":
+        return turns[0].text
     lines = []
-    for message in said:
+    for message in turns:
         parts = [message.text] if message.text else []
         parts += [f"{c.function.name}({c.function.arguments})" for c in message.tool_calls or ()]
         lines.append(f"{message.role.capitalize()}: {' '.join(parts)}")

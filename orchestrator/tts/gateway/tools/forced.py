@@ -56,13 +56,13 @@ def _call(form: ToolForm, tool: Tool, arguments: str) -> dict[str, Any]:
 def _arguments(tool: Tool, place: int) -> Any:
     """The schema of a tool's arguments, which refers to itself at its place among others."""
     function = tool.function
-    given = {"type": "object", "additionalProperties": False}
+    schema = {"type": "object", "additionalProperties": False}
     if function.parameters is not None:
-        given = function.parameters
+        schema = function.parameters
     try:
-        if given.get("type", "object") != "object":
+        if schema.get("type", "object") != "object":
             raise ConfigError("The schema of arguments must be of the type object.")
-        checked = _checked(json.dumps(given), strict=function.strict is True)
+        checked = _checked(json.dumps(schema), strict=function.strict is True)
     except ConfigError as error:
         raise bad_request(
             f"The parameters of {function.name}: {error}", f"tools[{place}].function.parameters"

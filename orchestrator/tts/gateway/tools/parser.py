@@ -51,29 +51,29 @@ class CallParser:
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
         """The gain of further text: text that is no call, and calls."""
         self._buffer += text
-        return self._read(ended=False)
+        return self._read(at_end=False)
 
     def end(self) -> tuple[str, list[ToolCall]]:
         """Held-back text, as the text ends here."""
-        text, calls = self._read(ended=True)
+        text, calls = self._read(at_end=True)
         if not self.calls:
             text += self._spaces
         self._spaces = ""
         return text, calls
 
-    def _read(self, *, ended: bool) -> tuple[str, list[ToolCall]]:
-        said, before = "", len(self.calls)
+    def _read(self, *, at_end: bool) -> tuple[str, list[ToolCall]]:
+        passed, before = "", len(self.calls)
         while self._buffer:
             if not self._in_call:
-                start = self._opening(ended)
-                said += self._say(self._buffer[:start])
+                start = self._opening(at_end)
+                passed += self._pass_on(self._buffer[:start])
                 self._buffer = self._buffer[start:]
                 if not self._in_call:
                     break
             try:
-                end = self._call(ended)
+                end = self._call(at_end)
             except _NoCall as error:
-                said += self._say(self._buffer[: error.characters])
+                passed += self._pass_on(self._buffer[: error.characters])
                 self._buffer = self._buffer[error.characters :]
                 self._in_call = False
                 self._scan = JsonEnd()
@@ -82,16 +82,16 @@ class CallParser:
                 break
             self._buffer, self._in_call, self._scan = self._buffer[end:], False, JsonEnd()
             self._spaces = ""
-        return said, self.calls[before:]
+        return passed, self.calls[before:]
 
-    def _say(self, text: str) -> str:
+    def _pass_on(self, text: str) -> str:
         text = self._spaces + text
-        said = text.rstrip()
-        self._spaces = text[len(said) :]
-        self._has_text = self._has_text or bool(said)
-        return said
+        passed = text.rstrip()
+        self._spaces = text[len(passed) :]
+        self._has_text = self._has_text or bool(passed)
+        return passed
 
-    def _opening(self, ended: bool) -> int:
+    def _opening(self, at_end: bool) -> int:
         """Where the buffer may stop to be text; `_in_call` if a call seems to begin there."""
         opener, buffer = self._form.opener, self._buffer
         at = buffer.find(opener)
@@ -102,14 +102,14 @@ class CallParser:
         if at >= 0:
             self._in_call = True
             return at
-        if ended:
+        if at_end:
             return len(buffer)
         for length in range(min(len(opener) - 1, len(buffer)), 0, -1):
             if opener.startswith(buffer[-length:]):
                 return len(buffer) - length
         return len(buffer)
 
-    def _call(self, ended: bool) -> int | None:
+    def _call(self, at_end: bool) -> int | None:
         """Read the calls that the buffer begins with, to where they end; None: more must come.
 
         Raises _NoCall.
@@ -118,7 +118,7 @@ class CallParser:
         start = len(form.opener) if buffer.startswith(form.opener) else 0
         start += _spaces(buffer, start)
         if start == len(buffer):
-            return self._more(ended)
+            return self._more(at_end)
         name = ""
         if form.kind == "mistral" and buffer[start] not in "[{":
             match = _NAME.match(buffer, start)
@@ -128,55 +128,55 @@ class CallParser:
             between = _AFTER_NAME.match(buffer, start)
             start = between.end() if between else start
             if start == len(buffer) or any(mark.startswith(buffer[start:]) for mark in _MARKS):
-                return self._more(ended)
+                return self._more(at_end)
         opens = buffer[start]
         if opens != "{" and not (opens == "[" and form.kind == "mistral" and not name):
             raise _NoCall(start)
         end = self._scan.find(buffer, start)
         if end is None:
-            return self._more(ended)
-        after = self._close(end, ended)
+            return self._more(at_end)
+        after = self._close(end, at_end)
         if after is not None:
             self._take(name, start, end)
         return after
 
-    def _more(self, ended: bool) -> int | None:
+    def _more(self, at_end: bool) -> int | None:
         """None, as more must come; if nothing does, all of it is text."""
-        if ended:
+        if at_end:
             raise _NoCall(len(self._buffer))
         return None
 
-    def _close(self, end: int, ended: bool) -> int | None:
+    def _close(self, end: int, at_end: bool) -> int | None:
         """Where the text after a call begins, behind what closes it; None: more must come."""
         buffer, closer = self._buffer, self._form.closer
         after = end + _spaces(buffer, end)
         if self._form.kind == "llama":
             closer = ";"
-        if not closer or (ended and after == len(buffer)):
+        if not closer or (at_end and after == len(buffer)):
             return end
         if buffer.startswith(closer, after):
             return after + len(closer)
-        return None if not ended and closer.startswith(buffer[after:]) else end
+        return None if not at_end and closer.startswith(buffer[after:]) else end
 
     def _take(self, name: str, start: int, end: int) -> None:
         """The calls that a JSON text in the buffer says; raises _NoCall."""
         try:
-            said = json.loads(self._buffer[start:end], strict=False)
-            found = [(name, said)] if name else list(map(self._read_call, _listed(said)))
-            calls = [(self._known(each), _arguments(given)) for each, given in found]
+            value = json.loads(self._buffer[start:end], strict=False)
+            pairs = [(name, value)] if name else list(map(self._read_call, _listed(value)))
+            calls = [(self._require_tool(each), _arguments(arguments)) for each, arguments in pairs]
         except (ValueError, RecursionError):
             raise _NoCall(end) from None
         for each, arguments in calls:
             if len(self.calls) < self._most:
                 self.calls.append(new_call(each, arguments))
 
-    def _read_call(self, said: Any) -> tuple[str, Any]:
-        if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    def _read_call(self, value: Any) -> tuple[str, Any]:
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             raise ValueError
         other = "parameters" if self._form.arguments == "arguments" else "arguments"
-        return said["name"], said.get(self._form.arguments, said.get(other, {}))
+        return value["name"], value.get(self._form.arguments, value.get(other, {}))
 
-    def _known(self, name: str) -> str:
+    def _require_tool(self, name: str) -> str:
         if name not in self._names:
             raise ValueError
         return name
@@ -217,22 +217,22 @@ class JsonEnd:
         return None
 
 
-def _listed(said: Any) -> list[Any]:
-    found = said if isinstance(said, list) else [said]
-    if not found:
+def _listed(value: Any) -> list[Any]:
+    values = value if isinstance(value, list) else [value]
+    if not values:
         raise ValueError
-    return found
+    return values
 
 
-def _arguments(given: Any) -> str:
+def _arguments(value: Any) -> str:
     """The arguments as JSON text; ValueError unless they are an object."""
-    if isinstance(given, str):
-        given = json.loads(given or "{}", strict=False)
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
+    if isinstance(value, str):
+        value = json.loads(value or "{}", strict=False)
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
         raise ValueError
-    return json.dumps(given, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _spaces(text: str, start: int) -> int:
