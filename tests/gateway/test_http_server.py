@@ -18,12 +18,12 @@ from tts.gateway.http_server import Listen, _check_tls, answer, bind
 from tts.gateway.observability import Recorder
 
 
-def served(work, app, most=100):
+def served(work, app, max_connections=100):
     """Do work at an address at which an application is served, with so many connections at most."""
 
     async def go():
         sockets = bind(Listen(port=0))
-        server = HttpServer(app, None, most)
+        server = HttpServer(app, None, max_connections)
         running = asyncio.ensure_future(server.serve(sockets))
         await asyncio.wait_for(server.listening.wait(), 30)
         await work(sockets[0].getsockname())
@@ -287,7 +287,7 @@ def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
             assert b"/here" in await asyncio.wait_for(reader.read(), 60)
             writer.close()
 
-    served(go, echo, most=2)
+    served(go, echo, max_connections=2)
 
 
 @pytest.mark.parametrize("after", [b"", b"\0\0"], ids=["nothing", "rubbish"])

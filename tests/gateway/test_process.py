@@ -56,7 +56,7 @@ def test_experiments_that_the_environment_chooses_stay():
         ((1024, 4096), True, 4096 - 512),
         ((1024, 4096), False, 1024 - 512),  # where no more files can be had
         ((100, 100), True, 64),
-        ((1 << 20, 1 << 20), True, process.MOST_CONNECTIONS),
+        ((1 << 20, 1 << 20), True, process.MAX_CONNECTIONS),
     ],
 )
 def test_connections_leave_files_to_the_rest(monkeypatch, limits, allowed, connections):
@@ -70,4 +70,4 @@ def test_connections_leave_files_to_the_rest(monkeypatch, limits, allowed, conne
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
     monkeypatch.setattr(resource, "setrlimit", set_limit)
-    assert process.most_connections() == connections
+    assert process.max_connections() == connections

@@ -20,7 +20,7 @@ from tts.base.errors import (
 from tts.build.tokenizer import Tokenizer
 from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
-from tts.gateway.openai.errors import MOST_QUOTED, MOST_SAID
+from tts.gateway.openai.errors import MAX_MESSAGE, MAX_QUOTE
 from tts.gateway.openai.requests import MAX_SCORES
 from tts.gateway.safety import FilterChain, KeyLimits
 from tts.prompting import Models
@@ -380,5 +380,5 @@ def test_an_error_does_not_repeat_megabytes(ask):
         said = answer["error"]["message"]
         assert said.partition("...")[0].endswith(" x")  # up to the last word that fits
         lengths.append(len(said))
-    assert 0.9 * MOST_SAID < lengths[0] <= MOST_SAID + len("...")
-    assert MOST_QUOTED < lengths[2] < 2 * MOST_QUOTED
+    assert 0.9 * MAX_MESSAGE < lengths[0] <= MAX_MESSAGE + len("...")
+    assert MAX_QUOTE < lengths[2] < 2 * MAX_QUOTE

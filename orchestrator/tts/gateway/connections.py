@@ -37,8 +37,8 @@ bytes unread resets it, and its client may then never see the answer."""
 class HttpServer(uvicorn.Server):
     """uvicorn's server, which leaves signals to the program around it."""
 
-    def __init__(self, app: Any, tls: tuple[Path, Path] | None, most: int) -> None:
-        """`tls` is a certificate and its key; more than `most` connections at a time are closed.
+    def __init__(self, app: Any, tls: tuple[Path, Path] | None, max_connections: int) -> None:
+        """`tls` is a certificate and its key; more than `max_connections` at a time are closed.
 
         Raises ServerError for a uvicorn that never calls what is overridden here.
         """
@@ -60,7 +60,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                limit_concurrency=most + 1,  # the protocol acts before this would
+                limit_concurrency=max_connections + 1,  # the protocol acts before this would
                 timeout_keep_alive=HEADERS_TIMEOUT_S,
                 timeout_graceful_shutdown=1,
                 backlog=BACKLOG,

@@ -82,15 +82,15 @@ class Exchange:
         """The name and port by which the client has called the gateway."""
         return self.header(b"host") or ""
 
-    async def body(self, most: int) -> bytes:
-        """The request's body of at most so many bytes; then a client that goes away is noticed.
+    async def body(self, max_bytes: int) -> bytes:
+        """The request's body, read once; from then on a client that goes away is noticed.
 
         Raises ApiError for a body that is larger or does not come.
         """
         announced = self.header(b"content-length") or ""
         length = int(announced) if announced.isdecimal() else None
-        if length is not None and length > most:
-            raise _too_large(most)
+        if length is not None and length > max_bytes:
+            raise _too_large(max_bytes)
         parts: list[bytes] = []
         size = 0
         try:
@@ -102,8 +102,8 @@ class Exchange:
                         raise bad_request("The request ended before its body was complete.")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > most:
-                        raise _too_large(most)
+                    if size > max_bytes:
+                        raise _too_large(max_bytes)
                     if size == length or not message.get("more_body"):
                         break
         except TimeoutError:
@@ -131,7 +131,7 @@ class Exchange:
 
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""
-        self._started(status)
+        self.record.status, self.record.t5 = status, time.monotonic()
         if (own := self.record.own_latency_s()) is not None:
             self.add_header("x-tts-gateway-ms", f"{1000 * own:.3f}")
         headers = [
@@ -143,7 +143,7 @@ class Exchange:
         await self._send(
             {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}
         )
-        self._ended()
+        self.record.t6 = time.monotonic()
 
     async def start_events(self) -> None:
         """Begin a response of events; called before the first one, when that is there."""
@@ -153,7 +153,7 @@ class Exchange:
             (b"x-accel-buffering", b"no"),
             *self.extra_headers,
         ]
-        self._started(200)
+        self.record.status, self.record.t5 = 200, time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def event(self, data: bytes) -> None:
@@ -163,7 +163,7 @@ class Exchange:
     async def end_events(self, data: bytes) -> None:
         """Send the last event and end the response."""
         await self._send({"type": "http.response.body", "body": data})
-        self._ended()
+        self.record.t6 = time.monotonic()
 
     def close(self) -> None:
         """The request is over, in whatever way."""
@@ -175,13 +175,6 @@ class Exchange:
         """Whether a response has begun and not ended."""
         return self.record.status != 0 and self.record.t6 is None
 
-    def _started(self, status: int) -> None:
-        self.record.status = status
-        self.record.t5 = time.monotonic()
 
-    def _ended(self) -> None:
-        self.record.t6 = time.monotonic()
-
-
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"The body of the request has more than {most} bytes.")
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(413, f"The body of the request has more than {max_bytes} bytes.")

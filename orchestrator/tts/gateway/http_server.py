@@ -236,7 +236,7 @@ async def answer(
     Raises ConfigError if it cannot listen there.
     """
     tls = (listen.certificate, listen.key) if listen.certificate and listen.key else None
-    servers = {HttpServer(App(service), tls, process.most_connections()): sockets}
+    servers = {HttpServer(App(service), tls, process.max_connections()): sockets}
     if scraped:
         app = make_asgi_app(service.recorder.metrics.registry)
         servers[HttpServer(app, None, SCRAPERS)] = [*scraped]

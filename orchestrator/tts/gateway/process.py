@@ -19,7 +19,7 @@ POLLING = "-event_engine_client"
 """The thread that waits for completions reads the connection itself, rather than be woken by a pool
 of threads that do: a fifth less CPU time for each token."""
 
-MOST_CONNECTIONS = 16_384
+MAX_CONNECTIONS = 16_384
 """At a time; more wait to be accepted."""
 _OTHER_FILES = 512
 """Left to files and to connections with engines."""
@@ -45,18 +45,18 @@ def started() -> None:
     gc.set_threshold(YOUNG_OBJECTS)
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """How many there may be at a time, after the process has asked for as many files as it may."""
     try:
         import resource
     except ImportError:  # not on Windows
-        return MOST_CONNECTIONS
+        return MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = MOST_CONNECTIONS + _OTHER_FILES
+    files = MAX_CONNECTIONS + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < files:
         soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return max(64, min(MOST_CONNECTIONS, soft - _OTHER_FILES))
-    return MOST_CONNECTIONS
+        return max(64, min(MAX_CONNECTIONS, soft - _OTHER_FILES))
+    return MAX_CONNECTIONS

@@ -85,7 +85,7 @@ def test_the_oldest_requests_go(log, file, monkeypatch, why):
     for number in range(0, 3000, 100):
         log.write([record(n, time=n, prompt="x" * 40) for n in range(number, number + 100)])
         if number == 0 and why == "size":
-            monkeypatch.setattr(request_log, "MOST_BYTES", 120_000)
+            monkeypatch.setattr(request_log, "MAX_BYTES", 120_000)
             monkeypatch.setattr(request_log, "KEPT_S", NOW + 1e6)
     kept = ids(file)
     assert kept == [f"r{n}" for n in range(3000 - len(kept), 3000)]
@@ -181,7 +181,7 @@ def test_the_writer_gives_everything_to_its_sink_some_at_a_time_before_it_ends()
 
 
 def test_what_nobody_has_time_for_is_counted(monkeypatch):
-    monkeypatch.setattr("tts.gateway.observability.recorder.MOST_WAITING", 5)
+    monkeypatch.setattr("tts.gateway.observability.recorder.MAX_WAITING", 5)
     slow = Slow()
     writer = Writer(slow)
     writer.add(record())

@@ -114,7 +114,7 @@ def test_a_failed_search_is_not_joined():
 
 @pytest.mark.parametrize(
     ("limits", "kept"),
-    [({"MOST_KEPT": 3}, [7, 8, 9]), ({"MOST_STEPS": 10}, [8, 9])],
+    [({"MAX_RESULTS": 3}, [7, 8, 9]), ({"MAX_STEPS": 10}, [8, 9])],
     ids=["results", "steps of large trees"],
 )
 def test_the_oldest_results_that_are_too_much_go(monkeypatch, limits, kept):

@@ -53,9 +53,9 @@ fragments = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 forms = st.sampled_from(FORMS)
 
 
-def read(form, text, cuts=(), **options):
+def read(form, text, cuts=(), max_calls=128):
     """Text and calls of a text that comes in pieces."""
-    parser = CallParser(form, NAMES, **options)
+    parser = CallParser(form, NAMES, max_calls=max_calls)
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     said, found = "", []
     for begin, end in itertools.pairwise(places):
@@ -128,7 +128,7 @@ def test_the_spellings_of_models_are_read(form, text):
 
 def test_calls_beyond_those_that_are_wanted_are_dropped():
     written = HERMES.write([("add", {"a": place}) for place in range(3)])
-    assert read(HERMES, written, most=1) == ("", [("add", {"a": 0})])
+    assert read(HERMES, written, max_calls=1) == ("", [("add", {"a": 0})])
 
 
 @pytest.mark.parametrize(

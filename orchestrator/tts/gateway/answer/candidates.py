@@ -40,7 +40,7 @@ from .tool_turns import ToolTurn, reading_calls
 UNSCORED = ("majority-vote", "greedy", "confidence-vote")
 """Strategies that ask no verifier."""
 
-MOST_DRAWN = 16
+MAX_CANDIDATES = 16
 """Candidates that `auto` draws at most."""
 
 
@@ -80,7 +80,7 @@ async def answer_by_candidates(
         budgeted = with_budget(sampling.thinking, config.thinking_budget)
         sampling = replace(sampling, thinking=budgeted)
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
-        search = replace(search, n=min(search.n, MOST_DRAWN))
+        search = replace(search, n=min(search.n, MAX_CANDIDATES))
     (prompt,) = sampling.prompts
     room = generator.room(
         [*prompt, *generator.models.generator.encode(sampling.lead)], call.request.limit
@@ -139,9 +139,9 @@ class _Draw(RunningSearch[_Ballot]):
             top_k=config.top_k if config else request.top_k,
             min_p=config.min_p if config else request.min_p,
         )
-        self._calls = service.generator.calls(sampled, sampling, [room], charged=True)
+        self._generate_calls = service.generator.calls(sampled, sampling, [room], charged=True)
         self._samples = [
-            service.generator.sample(0, each, request, sampling) for each in self._calls
+            service.generator.sample(0, each, request, sampling) for each in self._generate_calls
         ]
         self._critiques = 0
         """Tokens that the verifier wrote."""
@@ -197,7 +197,9 @@ class _Draw(RunningSearch[_Ballot]):
         sample, turn = self._samples[place], self._turn
         # none of a client's: clients come and go
         record = ServedRequest(id=f"{self._id}-{place}", endpoint="", time=0.0, t0=0.0)
-        deltas = self._service.generator.deltas(self._calls[place], sample, record, record.id)
+        deltas = self._service.generator.deltas(
+            self._generate_calls[place], sample, record, record.id
+        )
         text, reasoning, tool_calls = "", "", list[ToolCall]()
         if turn:
             deltas = reading_calls(deltas, turn, 1)

@@ -63,7 +63,7 @@ class ClosingAnswer:
         prompt = [*self._prompt, *ids, *(() if closed else closing), *lead]
         if generator.context - len(prompt) < LEAST_ROOM:
             prompt = [*self._prompt, *closing, *lead]
-        call = GenerateCall(
+        generate_call = GenerateCall(
             np.asarray(prompt, dtype=np.int32),
             generator.room(prompt, request.limit),
             0,
@@ -72,11 +72,11 @@ class ClosingAnswer:
             stop_at_step=False,
             guide=self._form.guide,
         )
-        sample = generator.sample(0, call, request)
+        sample = generator.sample(0, generate_call, request)
         answer = ""
         try:
             async with timeout(max(0.0, self._until - time.monotonic())):
-                async with aclosing(generator.deltas(call, sample, record, "")) as deltas:
+                async with aclosing(generator.deltas(generate_call, sample, record, "")) as deltas:
                     async for delta in deltas:
                         answer += delta.text
         except TimeoutError:

@@ -17,7 +17,7 @@ from tts.prompting import Models
 from ..openai.errors import bad_request, quoted
 from ..openai.requests import TemplatedRequest, TokenizeRequest
 
-MOST_VARIABLES = 4_000
+MAX_VARIABLES = 4_000
 """Characters of the variables of a request: each set of them is kept."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """OpenAI's efforts: thinking is on, for a template that knows no more."""
@@ -37,9 +37,9 @@ def template_variables(
     variables = {**request.chat_template_kwargs, **fields}
     if not variables and request.thinking_token_budget != 0:
         return {}
-    if len(json.dumps(variables)) > MOST_VARIABLES:
+    if len(json.dumps(variables)) > MAX_VARIABLES:
         raise bad_request(
-            f"The variables of the chat template are longer than {MOST_VARIABLES:,} characters.",
+            f"The variables of the chat template are longer than {MAX_VARIABLES:,} characters.",
             "chat_template_kwargs",
         )
     names = _template_names(models)

@@ -43,7 +43,7 @@ class ToolTurn:
     form: ToolForm
     tools: list[Tool]
     """The tools that may be called."""
-    most: int
+    max_calls: int
     """Calls of one answer at most."""
     prefix: str = ""
     """End of the prompt, or of the thinking: the beginning of a call that must come."""
@@ -54,7 +54,7 @@ class ToolTurn:
     def parser(self) -> CallParser:
         """What reads one sample."""
         names = [tool.function.name for tool in self.tools]
-        parser = CallParser(self.form, names, most=self.most)
+        parser = CallParser(self.form, names, max_calls=self.max_calls)
         parser.feed(self.prefix)
         return parser
 
@@ -151,6 +151,7 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
                 f"tool_choice names {choice.function.name!r:.80}, which is none of the tools.",
                 "tool_choice",
             )
+    max_calls = MAX_CALLS if several else 1
     if choice == "auto":
         if form is not None:
             raise bad_request(
@@ -159,17 +160,16 @@ def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -
                 form.param,
                 "unsupported_parameter",
             )
-        return ToolTurn(call_form, tools, MAX_CALLS if several else 1, marks=marks)
+        return ToolTurn(call_form, tools, max_calls, marks=marks)
     if request.ignore_eos:
         raise bad_request("ignore_eos and a call that must come exclude each other.", "ignore_eos")
     require_guides(service.deployment, "tool_choice")
     prefix, schema = forced_call(call_form, tools, several=several)
-    most = MAX_CALLS if several else 1
     try:
         guide = schema_guide(schema)
     except ConfigError as error:
         raise bad_request(f"The parameters of the tools: {error}", "tools") from None
-    return ToolTurn(call_form, tools, most, prefix, guide, marks)
+    return ToolTurn(call_form, tools, max_calls, prefix, guide, marks)
 
 
 def _marks(tokenizer: Tokenizer, form: ToolForm) -> dict[int, str]:

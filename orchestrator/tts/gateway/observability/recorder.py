@@ -30,7 +30,7 @@ BATCH_S = 0.025
 """How long a batch is gathered. With the time to write it a process that is killed loses at most
 what ended in its last 100 ms."""
 IDLE_S = 0.1
-MOST_WAITING = 100_000
+MAX_WAITING = 100_000
 """Records that wait for a slow disk or collector; those above are lost, and counted."""
 
 Sink = Callable[[Sequence[ServedRequest]], None]
@@ -119,7 +119,7 @@ class Writer:
 
     def add(self, record: ServedRequest) -> None:
         """Have a record written; it must not change any more."""
-        if self._waiting.qsize() < MOST_WAITING:
+        if self._waiting.qsize() < MAX_WAITING:
             self._waiting.put(record)
         else:
             self.lost_records += 1

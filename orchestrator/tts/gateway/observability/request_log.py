@@ -14,7 +14,7 @@ from .record import ServedRequest
 
 KEPT_S = 30 * 24 * 3600
 """How long a request is kept, if there is room."""
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """Bytes of the database; then the oldest requests go. The file keeps its size, and others take
 their place."""
 FORGOTTEN = 1000
@@ -56,7 +56,7 @@ def forget_old(connection: sqlite3.Connection, count: int) -> None:
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "page_size")
     )
-    if (pages - free) * size > MOST_BYTES:
+    if (pages - free) * size > MAX_BYTES:
         condition, values = "1", []
     connection.execute(
         "DELETE FROM requests WHERE rowid IN "

@@ -31,22 +31,22 @@ RETRY_AFTER_S = 5
 """`retry-after` where no engine is available: a small one has loaded by then."""
 
 
-MOST_SAID = 2000
+MAX_MESSAGE = 2000
 """Characters of an error: what it quotes of a request may be megabytes long."""
-MOST_QUOTED = 200
+MAX_QUOTE = 200
 
 
-def shortened(text: str, most: int = MOST_SAID) -> str:
-    """A text of so many characters, up to the last word that fits."""
-    if len(text) <= most:
+def shortened(text: str, size: int = MAX_MESSAGE) -> str:
+    """A text of at most so many characters, up to the last word that fits."""
+    if len(text) <= size:
         return text
-    cut = text[:most]
+    cut = text[:size]
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
 def quoted(text: str) -> str:
     """A client's input, as an error repeats it."""
-    return shortened(repr(text), MOST_QUOTED)
+    return shortened(repr(text), MAX_QUOTE)
 
 
 class ApiError(TtsError):

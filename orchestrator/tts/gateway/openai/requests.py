@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from tts.endpoints.shaping import Shaping
 
-from .errors import MOST_QUOTED, bad_request, quoted
+from .errors import MAX_QUOTE, bad_request, quoted
 from .messages import ChatMessage, NamedTool, Tool
 
 PLAIN = Shaping()
@@ -349,7 +349,7 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
     except msgspec.ValidationError as error:
         message = str(error)
         place = _PLACE.search(message)
-        param = place[1][:MOST_QUOTED] or None if place else None
+        param = place[1][:MAX_QUOTE] or None if place else None
         raise bad_request(f"The request is not valid: {message}.", param) from None
     except RecursionError:
         raise bad_request("The request is not valid: it is nested too deeply.") from None

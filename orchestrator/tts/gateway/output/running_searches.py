@@ -32,9 +32,9 @@ FLUSH_S = 0.1
 """Between two reports of progress: a search of many beams has hundreds of steps a second."""
 KEEP_S = 60.0
 """How long the result of a search is kept, and a named search that nobody listens to goes on."""
-MOST_KEPT = 256
+MAX_RESULTS = 256
 """Results that are kept at a time; the oldest go first."""
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 """Steps of all kept results together: each has its tree, about a kilobyte a step."""
 
 
@@ -214,6 +214,6 @@ class RunningSearches:
         keys = [key for key, search in self._searches.items() if search.task.done()]
         steps = sum(self._searches[key].size for key in keys)
         for place, key in enumerate(keys):
-            if len(keys) - place <= MOST_KEPT and steps <= MOST_STEPS:
+            if len(keys) - place <= MAX_RESULTS and steps <= MAX_STEPS:
                 break
             steps -= self._searches.pop(key).size

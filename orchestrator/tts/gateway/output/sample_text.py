@@ -24,7 +24,7 @@ from ..safety import TextStream
 
 Finish = Literal["stop", "length", "tool_calls"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_MOST_BYTES_OF_A_CHARACTER = 4
+_MAX_BYTES_OF_A_CHARACTER = 4
 
 
 class SampleText:
@@ -259,7 +259,7 @@ class TextDetokenizer:
         before = self._decode(self._ids[self._start : self._given])
         text = self._decode(self._ids[self._start :])
         waits = text.endswith(REPLACEMENT) and len(self._ids) - self._given < (
-            _MOST_BYTES_OF_A_CHARACTER
+            _MAX_BYTES_OF_A_CHARACTER
         )
         if waits or len(text) <= len(before):
             return ""

@@ -33,8 +33,8 @@ def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> tupl
         prefix += f"{tools[0].function.name}{form.args_mark}"
         schema = {"$ref": "#/$defs/tool0"}
     elif form.kind == "mistral":
-        most = MAX_CALLS if several else 1
-        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
+        max_calls = MAX_CALLS if several else 1
+        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": max_calls}
     else:
         prefix = f"{form.opener}\n" if form.closer else ""
     return prefix, json.dumps({**schema, "$defs": arguments})

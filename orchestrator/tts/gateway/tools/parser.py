@@ -19,8 +19,6 @@ from .forms import ToolForm, new_call
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _AFTER_NAME = re.compile(r"\s*(?:\[CALL_ID\][A-Za-z0-9_-]{0,64})?(?:\[ARGS\])?\s*")
 _MARKS = ("[ARGS]", "[CALL_ID]")
-MAX_CALLS = 128
-"""Calls of one message; what follows them is dropped."""
 
 
 class _NoCall(Exception):
@@ -33,11 +31,11 @@ class _NoCall(Exception):
 class CallParser:
     """The text and the calls of one sample."""
 
-    def __init__(self, form: ToolForm, names: Collection[str], *, most: int = MAX_CALLS) -> None:
-        """`names` are the tools; calls after the first `most` are dropped."""
+    def __init__(self, form: ToolForm, names: Collection[str], *, max_calls: int) -> None:
+        """`names` are the tools; calls after the first `max_calls` are dropped."""
         self._form = form
         self._names = frozenset(names)
-        self._most = min(most, MAX_CALLS)
+        self._max_calls = max_calls
         self._buffer = ""
         """Input that may be text or a call."""
         self._in_call = False
@@ -167,7 +165,7 @@ class CallParser:
         except (ValueError, RecursionError):
             raise _NoCall(end) from None
         for each, arguments in calls:
-            if len(self.calls) < self._most:
+            if len(self.calls) < self._max_calls:
                 self.calls.append(new_call(each, arguments))
 
     def _read_call(self, value: Any) -> tuple[str, Any]:

@@ -59,19 +59,16 @@ def vote(candidates: Sequence[DrawnAnswer]) -> Vote:
 
     A candidate weighs its score, or one where there are no scores.
     """
-    weighed = [1.0 if each.score is None else each.score for each in candidates]
-    calling = sum(w for w, each in zip(weighed, candidates, strict=True) if each.calls)
-    calls = calling > sum(weighed) - calling
-    if not any(weighed):
+    weights = [1.0 if each.score is None else each.score for each in candidates]
+    calling = sum(w for w, each in zip(weights, candidates, strict=True) if each.calls)
+    calls = calling > sum(weights) - calling
+    if not any(weights):
         calls = bool(candidates[0].calls)
-    weights: dict[str, float] = {}
-    for weight, each in zip(weighed, candidates, strict=True):
-        if bool(each.calls) == calls:
-            weights[each.key] = weights.get(each.key, 0.0) + weight
-    best = max(weights, key=lambda key: weights[key])
-    places = [
-        place
-        for place, each in enumerate(candidates)
-        if bool(each.calls) == calls and each.key == best
-    ]
-    return Vote(max(places, key=lambda place: weighed[place]), weights)
+    voters = [place for place, each in enumerate(candidates) if bool(each.calls) == calls]
+    keys = {place: candidates[place].key for place in voters}
+    totals = dict.fromkeys(keys.values(), 0.0)
+    for place, key in keys.items():
+        totals[key] += weights[place]
+    best = max(totals, key=lambda key: totals[key])
+    places = (place for place, key in keys.items() if key == best)
+    return Vote(max(places, key=lambda place: weights[place]), totals)
