@@ -15,14 +15,6 @@ from tests.end_to_end.gateways import client, connected, eventually, gateway, po
 pytestmark = pytest.mark.server
 
 QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
-LONG = {
-    "model": "demo",
-    "messages": QUESTION,
-    "n": 32,
-    "max_tokens": 250,
-    "ignore_eos": True,
-    "stream": True,
-}
 SEARCH = {"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 256}, "stream": True}
 
 
@@ -160,55 +152,6 @@ def test_a_search_streams_its_steps_and_then_the_answer(api):
     assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
 
 
-def test_progress_may_be_told_as_reasoning(api):
-    chunks = list(
-        chat(
-            api,
-            model="demo:best-of-n",
-            stream=True,
-            extra_body={"tts": {"n": 2, "progress": "reasoning"}},
-        )
-    )
-    told = "".join(getattr(c.choices[0].delta, "reasoning_content", None) or "" for c in chunks)
-    assert told == "".join(getattr(c.choices[0].delta, "reasoning", None) or "" for c in chunks)
-    assert "final answer is" in told
-
-
-def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
-    answer = chat(
-        api,
-        extra_body={
-            "budget": 3,
-            "return_response_only": False,
-            "tts": {"strategy": "majority-vote"},
-        },
-    )
-    assert answer.tts["n"] == 3
-    assert len(answer.metadata["all_responses"]) == 3
-    chosen = answer.metadata["all_responses"][int(answer.metadata["selected_index"])]
-    assert chosen["content"] == answer.choices[0].message.content
-
-
-def test_a_search_goes_on_with_a_conversation(api):
-    def searched(*before):
-        answer = chat(
-            api,
-            model="demo:beam-search",
-            messages=[*before, *QUESTION],
-            extra_body={"tts": {"n": 4}},
-        )
-        return answer.tts["tree_digest"], answer.usage.prompt_tokens
-
-    turns = [
-        {"role": "user", "content": [{"type": "text", "text": "Compute 1 + 2."}]},
-        {"role": "assistant", "content": r"The answer is \boxed{3}."},
-    ]
-    (alone, tokens), (after, more_tokens) = searched(), searched(*turns)
-    assert alone != after
-    assert more_tokens > tokens
-    assert searched(*turns) == (after, more_tokens)
-
-
 def test_steps_are_scored_in_reward_hubs_shape(api):
     chat = [*QUESTION, {"role": "assistant", "content": "12 + 30 = 42\n\nSo it is \\boxed{42}."}]
     found = api.post("../pooling", body={"model": "demo", "messages": chat}, cast_to=object)
@@ -238,19 +181,6 @@ def going_on(address):
     """Requests that have not ended, but for the one that asks."""
     text = reply(address, "/metrics").text
     return sum(map(float, re.findall(r"^tts_gateway_requests_in_flight.* (\S+)$", text, re.M))) - 1
-
-
-@pytest.mark.parametrize("body", [LONG, SEARCH], ids=["samples", "search"])
-def test_a_client_that_goes_away_cancels_its_request(address, body):
-    before = ended(address, "cancelled")
-    reader = subprocess.Popen(
-        ["curl", "-sN", f"{address}/v1/chat/completions", "-d", json.dumps(body)],
-        stdout=subprocess.PIPE,
-    )
-    assert reader.stdout.readline().startswith(b"data: ")
-    reader.kill()
-    reader.communicate()
-    eventually(lambda: ended(address, "cancelled") == before + 1)
 
 
 def test_a_client_that_goes_away_before_its_answer_cancels_it_too(address):
