@@ -78,7 +78,7 @@ async def _tokenised(service: Service, request: CompletionRequest) -> list[list[
 
 
 async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[str | list[int]]:
-    """What the filters let pass; ApiError for token ids of which they would redact any."""
+    """Prompts as the filters let them pass; ApiError for token ids that they would change."""
     if not service.filters.of_input:
         return prompts
     tokenizer = service.generator.models.generator
@@ -86,17 +86,16 @@ async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[st
         prompt if isinstance(prompt, str) else tokenizer.decode(known_ids(tokenizer, prompt))
         for prompt in prompts
     ]
+    after = await filtered(service.filters, texts)
     passed: list[str | list[int]] = []
-    for prompt, text, rest in zip(
-        prompts, texts, await filtered(service.filters, texts), strict=True
-    ):
-        if not isinstance(prompt, str) and rest != text:
+    for prompt, text, new_text in zip(prompts, texts, after, strict=True):
+        if not isinstance(prompt, str) and new_text != text:
             raise bad_request(
                 "The content filters would redact this prompt; give it as text, not as token ids.",
                 "prompt",
                 "content_filter",
             )
-        passed.append(rest if isinstance(prompt, str) else prompt)
+        passed.append(new_text if isinstance(prompt, str) else prompt)
     return passed
 
 
