@@ -106,7 +106,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """The request whose answer is sent; `cycle` is the last one, which may have to wait."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected."""
+        """Give a client that has connected its time for headers, or refuse it."""
         super().connection_made(transport)
         if len(self.connections) >= (self.limit_concurrency or 0):
             transport.abort()
@@ -114,14 +114,14 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """End all that the client has asked for: it is gone."""
         self._cancel_alarm()
         self._cancel_unread()
         self._end_requests()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come."""
+        """Parse bytes that have come."""
         if self._lingers:
             return
         before, self._completed = self._in_headers, False
@@ -133,17 +133,17 @@ class LimitedProtocol(HttpToolsProtocol):
                 self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Count the headers of a request that begins."""
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
 
     def on_message_complete(self) -> None:
-        """A request is complete."""
+        """Note that a request is complete."""
         self._completed = True
         super().on_message_complete()
 
     def on_headers_complete(self) -> None:
-        """A request can be answered, unless its headers are too long or name no host, or two."""
+        """Answer a request, unless its headers are too long or name no host, or two."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEADERS:
             self._header_bytes = size
@@ -156,7 +156,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """The next request may come, if it has not."""
+        """Wait for the next request, if it has not come."""
         if self._lingers and not self.transport.is_closing():
             self._linger()
             return
@@ -168,17 +168,17 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await_headers()
 
     def pause_writing(self) -> None:
-        """The client takes less than there is for it."""
+        """Watch a client that takes less than there is for it."""
         super().pause_writing()
         self._await_reader()
 
     def resume_writing(self) -> None:
-        """It has taken nearly all."""
+        """Go on: the client has taken nearly all."""
         self._cancel_unread()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, or one with long headers, and close the connection."""
+        """Refuse bytes that are no request, or one with long headers; close the connection."""
         if self._end_requests():  # nothing may stand in the middle of their answers
             self._close()
             return

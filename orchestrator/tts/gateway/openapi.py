@@ -30,7 +30,7 @@ POSTS: dict[str, tuple[type[ModelRequest] | type[TokenRequest], str]] = {
     "/tokenize": (TokenizeRequest, "Token ids of a text or a chat"),
     "/detokenize": (DetokenizeRequest, "Text of token ids"),
 }
-"""What the body of each path is read as, and its summary; all other paths take GET."""
+"""Type of the body of each path, and its summary; all other paths take GET."""
 _GETS = {
     "/v1/models": "The deployment, and with it every strategy",
     "/v1/models/{model}": "One model",

@@ -65,7 +65,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def answer_headers(origin: str, origins: Sequence[str]) -> Headers:
-    """What lets a page of a named origin read an answer; nothing for the gateway's own."""
+    """Headers that let a page of a named origin read an answer; none for the gateway's own."""
     if ANY not in origins and origin not in origins:
         return []
     return [
@@ -76,7 +76,7 @@ def answer_headers(origin: str, origins: Sequence[str]) -> Headers:
 
 
 def preflight_headers(origin: str, headers: str, origins: Sequence[str]) -> Headers:
-    """The answer to a browser that asks whether a page may send a request with these headers."""
+    """Headers for a browser that asks whether a page may send a request with `headers`."""
     return [
         *answer_headers(origin, origins),
         (b"access-control-allow-methods", _METHODS),

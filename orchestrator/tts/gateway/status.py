@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 FRESH_S = 2.0
 """How long an answer of the engines counts, so that probes do not become load."""
 MODEL = "/v1/models/"
-"""What the paths of single models begin with."""
+"""Beginning of the paths of single models."""
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _STARTED = int(time.time())
 

@@ -29,7 +29,7 @@ LEAST_ROOM = 16
 
 
 class ClosingAnswer:
-    """What gives the answer of one search its form."""
+    """The writer of one search's answer in the form that was asked for."""
 
     def __init__(
         self,

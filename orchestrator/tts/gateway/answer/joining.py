@@ -53,7 +53,7 @@ async def respond_by_search(
 
 
 def _identity(call: Call[Request], name: str | None) -> tuple[str | None, str, bytes]:
-    """What makes a request the same as another: the API key, and its name or its body."""
+    """The facts by which two requests are the same: API key, path, name and body."""
     key = call.exchange.key.id if call.exchange.key else None
     what = call.exchange.path + (f"\0{name}" if name is not None else "")
     return key, what, hashlib.sha256(call.body).digest()

@@ -43,7 +43,7 @@ class SearchAnswer:
         """Where answers are filtered, no text is told that has not been through the filters."""
 
     def progress(self, search: RunningSearch[Result], steps: list[Step]) -> AnswerPart:
-        """What a stream tells of new steps."""
+        """The part of a stream that tells of new steps."""
         options = self._call.request.tts
         how = (options.progress if options else None) or "steps"
         if how == "reasoning" and self._shows_texts:

@@ -39,7 +39,7 @@ class SearchRequest:
 
     @property
     def config(self) -> RunConfig:
-        """What the request asks of the search."""
+        """The configuration that the request asks for."""
         return self.plan.asked
 
 

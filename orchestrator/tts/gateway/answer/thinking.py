@@ -1,4 +1,4 @@
-"""What a request says of the thinking before its answer: variables of the chat template, a budget.
+"""The thinking before an answer, as a request sets it: variables of the chat template, a budget.
 
 A request that wants no thinking (`enable_thinking: false`, `reasoning_effort: none`, a budget of 0)
 gets none, or an error: a model that does not think is as it is, and for others the template says.

@@ -52,7 +52,7 @@ class ToolTurn:
     """Special tokens that stand in calls."""
 
     def parser(self) -> CallParser:
-        """What reads one sample."""
+        """A parser of the calls in one sample."""
         names = [tool.function.name for tool in self.tools]
         parser = CallParser(self.form, names, max_calls=self.max_calls)
         parser.feed(self.prefix)

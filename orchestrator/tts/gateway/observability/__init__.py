@@ -1,4 +1,4 @@
-"""What a gateway says of its requests.
+"""Records of a gateway's requests, and where they go: database, metrics, traces.
 
 | module | job |
 |---|---|

@@ -79,7 +79,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """The address that it came from; None if addresses are not kept."""
 
     def own_latency_s(self, now: float | None = None) -> float | None:
-        """What the gateway itself added to the time to the first byte: (t2-t0) + (t5-t3).
+        """Seconds that the gateway itself added before the first byte: (t2-t0) + (t5-t3).
 
         `now` is t5 while that has not come.
         """

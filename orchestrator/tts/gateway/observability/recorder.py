@@ -31,13 +31,13 @@ BATCH_S = 0.025
 what ended in its last 100 ms."""
 IDLE_S = 0.1
 MAX_WAITING = 100_000
-"""Records that wait for a slow disk or collector; those above are lost, and counted."""
+"""Most records that wait for a slow disk or collector; more are lost, and counted."""
 
 Sink = Callable[[Sequence[ServedRequest]], None]
 PROBES = frozenset({"/health", "/ready", "/metrics"})
-"""What other programs ask every few seconds: counted, and not written down."""
+"""Paths that other programs ask every few seconds: counted, and not written down."""
 _NOT_WRITTEN = PROBES | {"/", "/page/"}
-"""These, and the files of the page, a dozen for each view."""
+"""Probes, and the files of the page, a dozen for each view."""
 
 
 class Recorder:

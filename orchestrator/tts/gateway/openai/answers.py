@@ -1,4 +1,4 @@
-"""What an answer is made of, before it is written in the form of an API. Pure."""
+"""Parts of an answer, before they are written in the form of an API. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TokenDetails(Struct):
 
 
 class SearchUsage(Struct):
-    """What a search took beyond what OpenAI's usage counts."""
+    """Use of a search, beyond that which OpenAI's usage counts."""
 
     verifier_tokens: int
     generator_calls: int
@@ -61,19 +61,19 @@ class TokenLogs(Struct):
 
 
 class AnswerEnd(Struct):
-    """What is known when all of an answer is there."""
+    """Facts that are known when all of an answer is there."""
 
     usage: TokenUsage
     latency: dict[str, Any] | None = None
-    """What the last chunk of a stream tells of the gateway's own time."""
+    """Fields of a stream's last chunk about the gateway's own time."""
     metadata: dict[str, Any] | None = None
 
 
 class AnswerPart(Struct):
-    """What an answer gains; nothing, where it only goes on."""
+    """Gain of an answer; nothing, where it only goes on."""
 
     index: int = 0
-    """Which choice gains it."""
+    """Index of the choice that gains it."""
     text: str | None = None
     reasoning: str = ""
     """Text that is no part of the answer."""

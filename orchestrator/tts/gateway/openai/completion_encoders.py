@@ -74,7 +74,7 @@ class TextEncoder:
         return data + DONE if end else data
 
     def _facts(self, kind: str) -> dict[str, Any]:
-        """What answers and chunks begin with."""
+        """Fields with which answers and chunks begin."""
         return {"id": self._name, "object": kind, "created": self._created, "model": self._model}
 
     def _text(self, index: int, text: str) -> bytes:
@@ -101,7 +101,7 @@ class TextEncoder:
         return self._head + b',"choices":[' + json(choice) + self._end + extra + b"}\n\n"
 
     def _beginning(self, part: AnswerPart) -> bytes:
-        """What stands before the text of a part."""
+        """Chunks before the text of a part."""
         return b""
 
     def _called(self, index: int, calls: Sequence[ToolCall]) -> bytes:

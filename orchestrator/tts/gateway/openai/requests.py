@@ -102,7 +102,7 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     deadline_s: SearchSeconds | None = None
     seed: int | None = None
     progress: Literal["steps", "reasoning", "none"] | None = None
-    """What a stream holds before the answer: the tree's steps in a field `tts`, the text of the
+    """Content of a stream before the answer: the tree's steps in a field `tts`, the text of the
     best chain so far as reasoning, or nothing."""
     parameters: dict[str, Any] = {}
     """Parameters of the strategy, by the names of docs/reference/strategies.md."""

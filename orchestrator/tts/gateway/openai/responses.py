@@ -31,7 +31,7 @@ from .requests import (
 )
 
 LOG_PROBS = "message.output_text.logprobs"
-"""What `include` names to get log-probabilities."""
+"""Item of `include` that asks for log-probabilities."""
 
 
 class InputPart(Struct):

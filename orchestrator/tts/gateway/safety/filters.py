@@ -47,11 +47,11 @@ class TextStream(Protocol):
     """One text on its way through a filter; `feed` and `end` may raise ContentBlocked."""
 
     def feed(self, text: str) -> str:
-        """Take the next part; what may be sent now."""
+        """Take the next part; the text that may be sent now."""
         ...
 
     def end(self) -> str:
-        """The text is complete: what is left to send."""
+        """The rest of the text, which is complete."""
         ...
 
 
@@ -129,7 +129,7 @@ class Whole:
         return ""
 
     def end(self) -> str:
-        """What the function makes of the text."""
+        """The text that the function makes of the whole."""
         return self._function("".join(self._parts))
 
 
@@ -204,7 +204,7 @@ def _of_yaml(text: str) -> list[tuple[int, _RuleEntry]]:
 
 
 def _of_lines(text: str) -> list[tuple[int, _RuleEntry]]:
-    """Its rules with the numbers of their lines."""
+    """The rules of a text with the numbers of their lines."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()

@@ -52,11 +52,11 @@ class ApiKey:
     """The user who revoked it."""
 
     def is_valid(self, now: float) -> bool:
-        """Whether it lets anybody in at this Unix time."""
+        """Whether the key is accepted at this Unix time."""
         return self.revoked is None and (self.expires is None or self.expires > now)
 
     def may_use(self, model: str) -> bool:
-        """Whether it may use the model of this name."""
+        """Whether the key may use the model of this name."""
         return not self.models or any(fnmatchcase(model, each) for each in self.models)
 
 
@@ -152,7 +152,7 @@ class Keyring:
     """Who may use a running gateway. Raises DatabaseUnusable while that is not known."""
 
     def __init__(self, keys: Callable[[], Mapping[bytes, ApiKey]]) -> None:
-        """`keys` gives those that are not revoked, by their hashes."""
+        """`keys` gives the keys that are not revoked, by their hashes."""
         self._keys = keys
         self._required = False
 

@@ -158,7 +158,7 @@ class KeyUsage:
 
     @classmethod
     def of(cls, limits: KeyLimits) -> KeyUsage:
-        """Nothing yet."""
+        """Usage of a key that has used nothing yet."""
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         return cls(
             limits,

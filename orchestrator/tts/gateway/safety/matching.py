@@ -31,7 +31,7 @@ MAX_MATCHES = 200_000
 _PIECE = 1000
 """Characters that are read at a time: RE2 is handed all that is held for each match."""
 _EDGE = "\n"
-"""What stands before the beginning of a text, and after its end: no part of a word."""
+"""Character before the beginning of a text, and after its end: no part of a word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class ToolForm:
     kind: str
     """`hermes`, `llama` or `mistral`."""
     opener: str
-    """What a call begins with."""
+    """Text with which a call begins."""
     closer: str = ""
     arguments: str = "arguments"
     """The name under which a call has its arguments."""
