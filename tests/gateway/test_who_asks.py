@@ -98,13 +98,13 @@ def test_a_budget_holds_over_restarts_and_counts_searches(ask, file):
     status, _, said = answered(1_000)
     usage = json.loads(said)["usage"]
     (kept,) = read_usage(file, "2000-01-01", "2999-12-31")
-    assert (status, kept.spent) == (200, usage["total_tokens"])
+    assert (status, kept.spent_tokens) == (200, usage["total_tokens"])
     assert (kept.key, kept.model, kept.requests) == ("k", "tiny:beam-search", 1)
     next_needs = usage["prompt_tokens"] + 50
-    status, headers, said = answered(kept.spent + next_needs - 1)
+    status, headers, said = answered(kept.spent_tokens + next_needs - 1)
     assert (status, json.loads(said)["error"]["code"]) == (429, "insufficient_quota")
     assert 0 < int(headers["retry-after"]) <= 86_400
-    assert answered(kept.spent + next_needs)[0] == 200
+    assert answered(kept.spent_tokens + next_needs)[0] == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
