@@ -7,7 +7,7 @@ from tests.amounts import amount
 from tests.search.driving import END, STEP, beam_configs, build, drive, grow, worlds
 
 from tts.search import BeamSearchConfig, Fate, Generated, Scored
-from tts.search.pruning import EarlyPruner
+from tts.search.pruning import EarlyPruner, best_rank, cutoff
 from tts.search.step_search import CandidateState, Pruner
 
 
@@ -69,10 +69,10 @@ class LooksAtAll(Pruner):
         return candidate.active
 
     def advance(self, candidate):
-        cutoff = self.search.places(candidate.pool).cutoff
+        rank = cutoff(self.search, candidate.pool)
         for each in list(candidate.pool.candidates):
             waits = each.state is CandidateState.SCORING and each.active
-            if waits and cutoff is not None and each.best_rank > cutoff:
+            if waits and rank is not None and best_rank(each) > rank:
                 self.search.withdraw(each)
 
 

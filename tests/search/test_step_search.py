@@ -3,6 +3,7 @@
 from tests.search.driving import STEP, build
 
 from tts.search import BeamSearchConfig, Generated, Score, Scored, Stop, Thought
+from tts.search.pruning import best_rank, expected_score
 from tts.search.step_search import Candidate, Pool
 from tts.search.tree import Node
 
@@ -28,6 +29,6 @@ def test_a_candidate_is_expected_to_score_what_its_path_does():
     """Not what its last step does, and before it is ready what the path above it does."""
     pool = Pool(key=0, iteration=1, last=False, whole=False)
     candidate = Candidate(pool, 1, Node((0,)), upper_bound=0.8, prior=0.6)
-    assert (candidate.expected_score, candidate.best_rank) == (0.6, (-0.8, -1.0, (0,)))
+    assert (expected_score(candidate), best_rank(candidate)) == (0.6, (-0.8, -1.0, (0,)))
     candidate.rank = (-0.5, -0.9, (0,))
-    assert (candidate.expected_score, candidate.best_rank) == (0.5, candidate.rank)
+    assert (expected_score(candidate), best_rank(candidate)) == (0.5, candidate.rank)

@@ -2,16 +2,19 @@
 
 | module | job |
 |---|---|
-| thought | values: thoughts, node paths, their seeds, fates, scores; requests and their answers |
-| tree | the nodes of one problem by path, their digest, and the completions of a search cut short |
+| thought | values: thoughts, node paths, fates, scores; requests and their answers |
+| tree | the nodes of one problem by path, their scores and ranks, and their digest |
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | base | the parameters that strategies share |
 | step_search | the loop: candidates grow, are scored and decided in pools |
 | ahead | `Hints`: guesses at expansions, scores that are not needed; and resumed work |
 | step_hints | the hints of the loop |
 | pruning | candidates pruned before they are scored |
+| seeds | the seed of each sample |
+| cut_short | the completions of a search that a limit ends |
 | budget | a search whose tokens are limited |
 | calibration | the probabilities that scores stand for, as measured |
+| confidence | the confidence of a chain, from its log-probabilities |
 | votes | the weight of each answer so far |
 | seen_values | the range of a tree's values |
 | auto | the search for any budget, as it is advised |
@@ -22,7 +25,7 @@
 | confidence_vote | sampling weighed by the generator's own confidence |
 """
 
-from .adaptive_vote import AdaptiveVoteConfig, AdaptiveVoteSearch
+from .adaptive_vote import AdaptiveVoteConfig
 from .advice import Advice, Decision
 from .ahead import Guess, Hints, ResumedWork
 from .allocation import Allocation
@@ -30,14 +33,14 @@ from .auto import AutoConfig, AutoSearch
 from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
-from .calibration import Calibration, Interval, ScoreMap, isotonic
+from .calibration import Calibration, ScoreMap, isotonic
 from .confidence import Confidence, ConfidenceWatch
-from .confidence_vote import ConfidenceVoteConfig, ConfidenceVoteSearch
-from .dvts import DvtsConfig, DvtsSearch
-from .mcts import MctsConfig, MctsSearch
-from .particle_filtering import ParticleConfig, ParticleSearch
+from .confidence_vote import ConfidenceVoteConfig
+from .dvts import DvtsConfig
+from .mcts import MctsConfig
+from .particle_filtering import ParticleConfig
 from .protocol import Limit, Search, SearchResult
-from .rebase import RebaseConfig, RebaseSearch
+from .rebase import RebaseConfig
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf, node_seed, unit_interval
 from .step_hints import StepHints
@@ -63,7 +66,6 @@ from .votes import AnswerForm, AnswerOf
 
 __all__ = [
     "AdaptiveVoteConfig",
-    "AdaptiveVoteSearch",
     "Advice",
     "Aggregation",
     "Allocation",
@@ -78,26 +80,20 @@ __all__ = [
     "Completion",
     "Confidence",
     "ConfidenceVoteConfig",
-    "ConfidenceVoteSearch",
     "ConfidenceWatch",
     "Decision",
     "DvtsConfig",
-    "DvtsSearch",
     "Expand",
     "Fate",
     "Generated",
     "Guess",
     "Hints",
-    "Interval",
     "Limit",
     "MctsConfig",
-    "MctsSearch",
     "Node",
     "NodePath",
     "ParticleConfig",
-    "ParticleSearch",
     "RebaseConfig",
-    "RebaseSearch",
     "ResumedWork",
     "SampleSearch",
     "SampleSearchConfig",

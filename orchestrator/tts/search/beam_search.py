@@ -23,7 +23,7 @@ from .protocol import Search
 from .pruning import EarlyPruner
 from .seeds import SeedOf
 from .step_hints import StepHints, best_get
-from .step_search import Candidate, Places, Pool, StepSearch
+from .step_search import Candidate, Pool, StepSearch
 from .thought import Fate, NodePath
 from .tree import Node
 from .votes import AnswerOf
@@ -54,16 +54,20 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
         self.hints = StepHints(self, best_get(config.beam_width, places=self._kept))
         self._open((child,) for child in range(config.n))
 
-    def places(self, pool: Pool) -> Places:
-        """The rule: the best active beams go on; none once enough chains have ended."""
+    def places(self, pool: Pool) -> int:
+        """All n/beam_width places, or none once enough chains have ended."""
         complete = len(self._completed) + pool.inactive >= self.config.n
-        if complete and not self.config.sort_completed:
-            return Places(0, ())
+        return 0 if complete and not self.config.sort_completed else self._kept
+
+    def winners(self, pool: Pool) -> Sequence[Candidate]:
+        """The rule: the best active beams go on."""
         beams = pool.ranked_active
-        return Places(self._kept, self._distinct(beams) if self.config.filter_duplicates else beams)
+        if self.config.filter_duplicates:
+            beams = self._distinct(beams)
+        return beams[: self.places(pool)]
 
     def _decide(self, pool: Pool) -> None:
-        beams = [candidate.end for candidate in self.places(pool).winners]
+        beams = [candidate.end for candidate in self.winners(pool)]
         self._completed += pool.final_ends
         for node in pool.active_ends:
             node.fate = Fate.PRUNED

@@ -15,12 +15,14 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .base import WidthConfig
 from .protocol import Search
-from .pruning import EarlyPruner
+from .pruning import EarlyPruner, best_rank
 from .seeds import SeedOf
 from .step_hints import StepHints, best_get
-from .step_search import CandidateState, Places, Pool, StepSearch
+from .step_search import Candidate, CandidateState, Pool, StepSearch
 from .thought import Fate
 from .tree import Node
 from .votes import AnswerOf
@@ -52,9 +54,13 @@ class DvtsSearch(StepSearch[DvtsConfig]):
             first = subtree * width
             self._open(((child,) for child in range(first, first + width)), key=subtree)
 
-    def places(self, pool: Pool) -> Places:
+    def places(self, pool: Pool) -> int:
+        """One place, in each subtree."""
+        return 1
+
+    def winners(self, pool: Pool) -> Sequence[Candidate]:
         """The rule: the best candidate goes on, unless it has ended."""
-        return Places(1, pool.ranked)
+        return pool.ranked[:1]
 
     def _decide(self, pool: Pool) -> None:
         best = pool.ranked[0]
@@ -80,6 +86,6 @@ class DvtsSearch(StepSearch[DvtsConfig]):
         best = pool.ranked[0]
         return best.active and all(
             each.state is CandidateState.READY
-            or (each.state is CandidateState.SCORING and each.best_rank > best.best_rank)
+            or (each.state is CandidateState.SCORING and best_rank(each) > best_rank(best))
             for each in pool.candidates
         )

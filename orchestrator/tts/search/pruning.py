@@ -14,13 +14,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .step_search import Candidate, CandidateState, Places, Pool, Pruner, StepSearch
-from .thought import NodePath
+from .step_search import Candidate, CandidateState, Pool, Pruner, StepSearch
+from .thought import MAX_SCORE, NodePath
 from .tree import Rank
+
+UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
+"""A rank that is better than that of any candidate."""
+
+
+def best_rank(candidate: Candidate) -> Rank:
+    """The rank of a candidate, or the best that it can reach before it is ready."""
+    return candidate.rank or (-candidate.upper_bound, -MAX_SCORE, candidate.end.path)
+
+
+def expected_score(candidate: Candidate) -> float:
+    """The score of a candidate's path, or its prior before it is ready."""
+    return -candidate.rank[0] if candidate.rank else candidate.prior
+
+
+def cutoff(search: StepSearch[Any], pool: Pool) -> Rank | None:
+    """The rank that a candidate must reach to go on; None while nothing keeps it from that."""
+    places = search.places(pool)
+    if places == 0:
+        return UNREACHABLE
+    winners = search.winners(pool)
+    return winners[-1].rank if len(winners) == places else None
 
 
 class EarlyPruner(Pruner):
-    """Prunes for a search whose rule is `places`."""
+    """Prunes for a search whose rule is `places` and `winners`."""
 
     def __init__(
         self, search: StepSearch[Any], is_settled: Callable[[Pool], bool] | None = None
@@ -43,12 +65,11 @@ class EarlyPruner(Pruner):
     def advance(self, candidate: Candidate) -> None:
         """Prune what is outranked before the pool is decided, and note which scores are needed."""
         pool = candidate.pool
-        places = self._search.places(pool)
-        assert places is not None
         contest = self._contests.get(pool.key)
         if contest is None:
+            places = self._search.places(pool) or 0
             contest = self._contests[pool.key] = Contest(pool, places)
-        if rank := self._cutoff(pool, places, contest.lowest):
+        if rank := self._cutoff(pool, contest.lowest):
             for outranked in filter(self.may_prune, contest.outranked(rank, candidate)):
                 if self._search.withdraw(outranked):
                     self._needs[outranked.end.path] = None
@@ -68,12 +89,18 @@ class EarlyPruner(Pruner):
             if candidate is None or node in candidate.awaited
         }
 
-    def _cutoff(self, pool: Pool, places: Places, lowest: float) -> Rank | None:
-        """The cutoff, once it may be out of reach of any candidate, who could score `lowest`."""
-        rank = places.cutoff
-        if rank is None or -rank[0] < lowest:
-            return None
-        return rank if self._is_settled is None or self._is_settled(pool) else None
+    def _cutoff(self, pool: Pool, lowest: float) -> Rank | None:
+        """The cutoff, once a candidate may miss it: the least upper bound of any is `lowest`.
+
+        Asked for after every step and score, so it is cheap until then.
+        """
+        if places := self._search.places(pool):
+            last = pool.ranked[places - 1 : places]
+            if not last or expected_score(last[0]) < lowest:
+                return None  # no winner ranks above it
+        if self._is_settled is None or self._is_settled(pool):
+            return cutoff(self._search, pool)
+        return None
 
 
 class Contest:
@@ -83,10 +110,10 @@ class Contest:
     candidate is looked at a few times, however many events the pool sees.
     """
 
-    def __init__(self, pool: Pool, places: Places) -> None:
+    def __init__(self, pool: Pool, places: int) -> None:
         self._order = sorted(pool.candidates, key=lambda each: (-each.upper_bound, each.end.path))
         self._places = {candidate: place for place, candidate in enumerate(self._order)}
-        self._count = min(places.count, len(self._order))
+        self._count = min(places, len(self._order))
         """Contenders so far."""
         self._out: set[Candidate] = set()
         """Contenders that have let another one in."""
@@ -102,7 +129,7 @@ class Contest:
         passes it, and when its own steps are complete.
         """
         passed = [latest]
-        while self._within_reach and self._order[self._within_reach - 1].best_rank > rank:
+        while self._within_reach and best_rank(self._order[self._within_reach - 1]) > rank:
             self._within_reach -= 1
             candidate = self._order[self._within_reach]
             if candidate is not latest:
@@ -110,7 +137,7 @@ class Contest:
         return [
             each
             for each in reversed(passed)
-            if each.state is CandidateState.SCORING and each.best_rank > rank
+            if each.state is CandidateState.SCORING and best_rank(each) > rank
         ]
 
     def contenders(self, latest: Candidate) -> list[Candidate]:
@@ -132,6 +159,7 @@ class Contest:
 def _is_out(candidate: Candidate) -> bool:
     """Whether it does not outrank all candidates after it: it has ended, or has a lower score."""
     missed = (
-        candidate.state is CandidateState.READY and candidate.expected_score < candidate.upper_bound
+        candidate.state is CandidateState.READY
+        and expected_score(candidate) < candidate.upper_bound
     )
     return missed or not candidate.active

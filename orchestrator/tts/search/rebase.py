@@ -85,8 +85,8 @@ class RebaseSearch(StepSearch[RebaseConfig]):
         return share_out(scores, budget, self.config.softmax_temperature)
 
     def _decide(self, pool: Pool) -> None:
-        for candidate in pool.ranked:
-            self._values.extend(candidate.expected_score)
+        for end in pool.ends:
+            self._values.extend(self._path_score(end))
         active = pool.active_ends
         self._completed += pool.final_ends
         shares = self._shares([self._path_score(node) for node in active])

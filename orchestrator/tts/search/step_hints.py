@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .ahead import Guess, Hints
+from .pruning import best_rank, cutoff, expected_score
 from .step_search import UNKNOWN_SCORE, Candidate, CandidateState, Pool, StepSearch
 from .thought import NodePath, Thought
 
@@ -80,14 +81,13 @@ class StepHints(Hints):
 
     def _rivals(self, pool: Pool) -> list[Candidate]:
         """Candidates whose steps are complete and that may be expanded, as far as is known."""
-        places = self._search.places(pool)
-        cutoff = places.cutoff if places else None
+        rank = cutoff(self._search, pool)
         return [
             each
             for each in pool.candidates
             if each.state is not CandidateState.GROWING
             and each.active
-            and (cutoff is None or each.best_rank <= cutoff)
+            and (rank is None or best_rank(each) <= rank)
         ]
 
     def _parents(self, pool: Pool) -> Iterator[_Parent]:
@@ -104,7 +104,7 @@ class StepHints(Hints):
         for candidate in self._rivals(pool):
             path = candidate.end.path
             chance = spread / ranks[path] if path in ranks else places / competing
-            score = candidate.expected_score
+            score = expected_score(candidate)
             yield _Parent(path, min(1.0, chance), score, pool.key, pool.iteration)
 
     def _ration(self, parents: Sequence[_Parent]) -> list[tuple[_Parent, int]]:

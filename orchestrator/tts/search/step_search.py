@@ -30,7 +30,6 @@ from .cut_short import completions_so_far
 from .protocol import Search, SearchResult
 from .seeds import SeedOf
 from .thought import (
-    MAX_SCORE,
     Completion,
     Expand,
     Fate,
@@ -48,8 +47,6 @@ BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
 UNKNOWN_SCORE = 0.5
 """The score that a path is taken to have before any of its steps has been scored."""
-UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
-"""A rank that is better than that of any candidate."""
 
 AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
 
@@ -123,37 +120,6 @@ class Candidate:
     rank: Rank | None = None
     """Its rank, once it is ready."""
 
-    @property
-    def best_rank(self) -> Rank:
-        """Its rank, or the best that it can reach before it is ready."""
-        return self.rank or (-self.upper_bound, -MAX_SCORE, self.end.path)
-
-    @property
-    def expected_score(self) -> float:
-        """The score of its path, or the prior before it is ready."""
-        return -self.rank[0] if self.rank else self.prior
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The places of those candidates of a pool that go on, and the ready ones that compete."""
-
-    count: int
-    contenders: Sequence[Candidate]
-    """The ready candidates that may take a place, in rank order."""
-
-    @property
-    def winners(self) -> Sequence[Candidate]:
-        """The candidates that go on, if no better ones come."""
-        return self.contenders[: self.count]
-
-    @property
-    def cutoff(self) -> Rank | None:
-        """The rank that a candidate must reach to go on; None while places are free."""
-        if not self.count:
-            return UNREACHABLE
-        return self.winners[-1].rank if len(self.contenders) >= self.count else None
-
 
 class Pruner:
     """Prunes candidates before their scores are known. This one prunes none; see `pruning`."""
@@ -174,8 +140,8 @@ class StepSearch(Search, Generic[AnyConfig]):
     """Base of the strategies, with the loop.
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
-    the next pool or ends the search (`_finish`). Optional: `places`, the rule by which candidates
-    go on where their rank decides it, and `_is_active` for chains that end in ways of their own.
+    the next pool or ends the search (`_finish`). Optional: `places` and `winners`, the rule where
+    ranks decide which candidates go on, and `_is_active` for chains that end in ways of their own.
     """
 
     tree: Tree
@@ -197,9 +163,13 @@ class StepSearch(Search, Generic[AnyConfig]):
     def _decide(self, pool: Pool) -> None:
         """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
 
-    def places(self, pool: Pool) -> Places | None:
-        """The rule of the strategy; None where more than the rank decides who goes on."""
+    def places(self, pool: Pool) -> int | None:
+        """How many candidates of a pool go on; None where more than their ranks decides it."""
         return None
+
+    def winners(self, pool: Pool) -> Sequence[Candidate]:
+        """The ready candidates that take the places unless better ones come, in rank order."""
+        return ()
 
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
