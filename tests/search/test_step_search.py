@@ -27,7 +27,7 @@ def test_finishing_to_the_end_of_the_sequence():
 
 def test_a_candidate_is_expected_to_score_what_its_path_does():
     """Not what its last step does, and before it is ready what the path above it does."""
-    pool = Pool(key=0, iteration=1, last=False, whole=False)
+    pool = Pool(key=0, iteration=1, whole=False)
     candidate = Candidate(pool, 1, Node((0,)), upper_bound=0.8, prior=0.6)
     assert (expected_score(candidate), best_rank(candidate)) == (0.6, (-0.8, -1.0, (0,)))
     candidate.rank = (-0.5, -0.9, (0,))

@@ -47,12 +47,9 @@ class SearchConfig(BaseModel, ABC):
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as run.json keeps them; those that most runs leave alone where given."""
-        rare = ("thinking_budget", "scores", "top_k", "min_p")
-        unset = {name for name in rare if self._is_default(name)}
+        fields, rare = type(self).model_fields, ("thinking_budget", "scores", "top_k", "min_p")
+        unset = {name for name in rare if getattr(self, name) == fields[name].default}
         return self.model_dump(mode="json", exclude=unset)
-
-    def _is_default(self, name: str) -> bool:
-        return bool(getattr(self, name) == type(self).model_fields[name].default)
 
     @property
     def scores_steps(self) -> bool:

@@ -68,9 +68,11 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
 
     def _decide(self, pool: Pool) -> None:
         beams = [candidate.end for candidate in self.winners(pool)]
-        self._completed += pool.final_ends
-        for node in pool.active_ends:
-            node.fate = Fate.PRUNED
+        for candidate in pool.ranked:
+            if candidate.active:
+                candidate.end.fate = Fate.PRUNED
+            else:
+                self._completed.append(candidate.end)
         for node in beams:
             node.fate = Fate.EXPANDED
         if beams:

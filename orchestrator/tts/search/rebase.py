@@ -87,8 +87,8 @@ class RebaseSearch(StepSearch[RebaseConfig]):
     def _decide(self, pool: Pool) -> None:
         for end in pool.ends:
             self._values.extend(self._path_score(end))
-        active = pool.active_ends
-        self._completed += pool.final_ends
+        active = [candidate.end for candidate in pool.ranked_active]
+        self._completed += [candidate.end for candidate in pool.ranked if not candidate.active]
         shares = self._shares([self._path_score(node) for node in active])
         for node, share in zip(active, shares, strict=True):
             node.fate = Fate.EXPANDED if share else Fate.PRUNED

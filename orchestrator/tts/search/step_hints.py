@@ -99,7 +99,7 @@ class StepHints(Hints):
         """
         competing = len(pool.candidates) - pool.inactive
         places = self._places_of(competing)
-        ranks = {node.path: rank for rank, node in enumerate(pool.active_ends, start=1)}
+        ranks = {each.end.path: rank for rank, each in enumerate(pool.ranked_active, start=1)}
         spread = places * (len(ranks) + 1) / (competing + 1)
         for candidate in self._rivals(pool):
             path = candidate.end.path

@@ -69,8 +69,6 @@ class Pool:
     key: int
     iteration: int
     """Number of the iteration, starting at 1."""
-    last: bool
-    """Whether this is the last iteration."""
     whole: bool
     """Whether its candidates are generated to the end of the sequence."""
     candidates: list[Candidate] = field(default_factory=list)
@@ -87,16 +85,6 @@ class Pool:
     def ends(self) -> list[Node]:
         """The last step of every candidate, in the order in which they were opened."""
         return [candidate.end for candidate in self.candidates]
-
-    @property
-    def active_ends(self) -> list[Node]:
-        """The last steps of the ready chains that can go on, in rank order."""
-        return [candidate.end for candidate in self.ranked_active]
-
-    @property
-    def final_ends(self) -> list[Node]:
-        """The last steps of the ready chains that cannot go on, in rank order."""
-        return [candidate.end for candidate in self.ranked if not candidate.active]
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +162,8 @@ class StepSearch(Search, Generic[AnyConfig]):
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         assert node.thought is not None
-        return not pool.last and node.thought.goes_on
+        is_last = pool.whole or self.config.is_last(pool.iteration)
+        return node.thought.goes_on and not is_last
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
@@ -201,8 +190,7 @@ class StepSearch(Search, Generic[AnyConfig]):
     def stop(self) -> SearchResult:
         """End the search with n completions at most."""
         if self._result is None:
-            n, how = self.config.n, self.config.agg_strategy
-            self._end(completions_so_far(self.tree, how, n))
+            self._end(completions_so_far(self.tree, self.config.agg_strategy, self.config.n))
         assert self._result is not None
         return self._result
 
@@ -237,9 +225,8 @@ class StepSearch(Search, Generic[AnyConfig]):
         iteration = after.iteration + 1 if after else 1
         if key is None:
             key = after.key if after else 0
-        last = whole or self.config.is_last(iteration)
         whole = whole or self.config.is_whole(iteration)
-        pool = Pool(key, iteration, last, whole)
+        pool = Pool(key, iteration, whole)
         scores: dict[NodePath, tuple[float, float]] = {}
         for path in starts:
             parent = path[:-1]
