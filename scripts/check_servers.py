@@ -41,8 +41,10 @@ class Failed(Exception):
 class Checks:
     """The checks of one server, each of which says what it found."""
 
-    def __init__(self, server: OpenAIServer, known: Capabilities, tokenizer: Tokenizer) -> None:
-        self.server, self.known, self.tokenizer = server, known, tokenizer
+    def __init__(
+        self, server: OpenAIServer, capabilities: Capabilities, tokenizer: Tokenizer
+    ) -> None:
+        self.server, self.capabilities, self.tokenizer = server, capabilities, tokenizer
         self.prompt = np.asarray(tokenizer.encode(PROMPT), dtype=np.int32)
         self.call = GenerateCall(self.prompt, 24, 7, 1.0, 1.0, stop_at_step=False)
 
@@ -92,13 +94,13 @@ class Checks:
             "min_tokens": 4,
             "logit_bias": ((10, 1.0),),
         }
-        taken = []
+        accepted = []
         for name, value in changes.items():
             call = replace(self.call, shaping=Shaping(**{name: value}))
             with suppress(FieldRefused):
                 await self.generator().generate(call)
-                taken.append(name)
-        return ", ".join(taken) or "none"
+                accepted.append(name)
+        return ", ".join(accepted) or "none"
 
     async def stops(self) -> str:
         """A step ends with the token that completes its delimiter."""
@@ -124,12 +126,12 @@ class Checks:
         """Each token has one."""
         call = replace(self.call, log_probs=True)
         news = [new async for new in stream_of(self.generator(), call)]
-        given = [each for new in news for each in new.log_probs]
-        return f"{len(given)}, from {min(given):.2f} to {max(given):.2f}"
+        log_probs = [each for new in news for each in new.log_probs]
+        return f"{len(log_probs)}, from {min(log_probs):.2f} to {max(log_probs):.2f}"
 
     async def cancelled(self) -> str:
         """A request that is given up ends on the server."""
-        context = self.known.context or 4096
+        context = self.capabilities.context or 4096
         call = replace(self.call, max_new_tokens=context - 256, ignore_end=True)
         task = asyncio.create_task(self.generator().generate(call))
         await asyncio.sleep(1.5)
@@ -180,30 +182,30 @@ async def metrics(address: str) -> str:
 async def check(url: str, model: str | None, key: str | None, tokenizer: Tokenizer) -> bool:
     """Whether a server passes; what was found is printed."""
     async with OpenAIServer(url, model=model, api_key=key, patience_s=10) as server:
-        known = await server.probe()
-        print(known.describe())
-        checks = Checks(server, known, tokenizer)
-        wanted: dict[str, tuple[bool, Callable[[], Awaitable[str]]]] = {
-            "ids in, ids out": (known.generates, checks.ids),
-            "seeds": (known.seeds_beside_others, checks.seeds),
-            "penalties": (known.generates, checks.shaped),
-            "stop at a step": (known.generates, checks.stops),
-            "streams": (known.streams, checks.streams),
-            "log-probabilities": (known.log_probs, checks.log_probs),
-            "cancellation": (known.generates, checks.cancelled),
-            "scores": (bool(known.labels), checks.scores),
+        capabilities = await server.probe()
+        print(capabilities.describe())
+        checks = Checks(server, capabilities, tokenizer)
+        features: dict[str, tuple[bool, Callable[[], Awaitable[str]]]] = {
+            "ids in, ids out": (capabilities.generates, checks.ids),
+            "seeds": (capabilities.seeds_beside_others, checks.seeds),
+            "penalties": (capabilities.generates, checks.shaped),
+            "stop at a step": (capabilities.generates, checks.stops),
+            "streams": (capabilities.streams, checks.streams),
+            "log-probabilities": (capabilities.log_probs, checks.log_probs),
+            "cancellation": (capabilities.generates, checks.cancelled),
+            "scores": (bool(capabilities.labels), checks.scores),
         }
         passed = True
-        for name, (can, run) in wanted.items():
-            ok, found = True, "-"
+        for name, (can, run) in features.items():
+            ok, result = True, "-"
             if can:
                 try:
-                    found = await run()
+                    result = await run()
                 except (Failed, TtsError) as error:
-                    ok, found = False, str(error)
+                    ok, result = False, str(error)
             passed &= ok
             print(
-                f"  {name:18} {'' if not can else 'ok' if ok else 'FAILED':6} {found}", flush=True
+                f"  {name:18} {'' if not can else 'ok' if ok else 'FAILED':6} {result}", flush=True
             )
         return passed
 
@@ -215,12 +217,12 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="a folder: tokenizer.json")
     parser.add_argument("--model", help="the name, where a server has several")
     parser.add_argument("--api-key-env", help="the environment variable that holds the key")
-    asked = parser.parse_args()
-    key = os.environ[asked.api_key_env] if asked.api_key_env else None
+    options = parser.parse_args()
+    key = os.environ[options.api_key_env] if options.api_key_env else None
     passed = True
-    for url in asked.urls:
+    for url in options.urls:
         try:
-            passed &= asyncio.run(check(url, asked.model, key, Tokenizer(asked.tokenizer)))
+            passed &= asyncio.run(check(url, options.model, key, Tokenizer(options.tokenizer)))
         except TtsError as error:
             print(f"error: {error}", file=sys.stderr)
             passed = False

@@ -41,13 +41,13 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=40, help="[40]")
     parser.add_argument("--seed", type=int, default=0, help="[0]")
     parser.add_argument("--out", type=Path, help="folder of the runs [runs/demo-<time>]")
-    asked = parser.parse_args()
-    if asked.problems < 1:
+    options = parser.parse_args()
+    if options.problems < 1:
         parser.error("--problems: at least 1")
-    folder = asked.out or paths.runs_dir() / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = options.out or paths.runs_dir() / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     tts("build-engines", "demo")
     runs = [
-        solved(folder / name, asked.problems, asked.seed, *words)
+        solved(folder / name, options.problems, options.seed, *words)
         for name, words in STRATEGIES.values()
     ]
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in SCHEDULES}
@@ -55,13 +55,13 @@ def main() -> None:
         for name in SCHEDULES:
             out = folder / "rounds" / f"{number}-{name}"
             words = (*SEARCH, "--schedule", name)
-            rounds[name].append(solved(out, asked.problems, asked.seed, *words))
-    print(f"\n{asked.problems} held-out problems (chains of whole-number operations):\n")
+            rounds[name].append(solved(out, options.problems, options.seed, *words))
+    print(f"\n{options.problems} held-out problems (chains of whole-number operations):\n")
     for name, run in zip(STRATEGIES, runs, strict=True):
         print(f"  {name:28}{share_with_interval(run['accuracy'], run['problems']):>21}")
-    say(compared(rounds, asked.problems))
-    shown = " ".join(str(folder / name) for name, _ in STRATEGIES.values())
-    print(f"\nFigures and search trees: .venv/bin/tts report {shown} --open")
+    say(compared(rounds, options.problems))
+    folders = " ".join(str(folder / name) for name, _ in STRATEGIES.values())
+    print(f"\nFigures and search trees: .venv/bin/tts report {folders} --open")
 
 
 def solved(out: Path, problems: int, seed: int, *words: object) -> dict[str, Any]:
@@ -74,11 +74,11 @@ def solved(out: Path, problems: int, seed: int, *words: object) -> dict[str, Any
 def tts(*words: object) -> None:
     """Run a command, of which errors are shown; end with it if it fails."""
     print(f"[demo] tts {' '.join(map(str, words))}", file=sys.stderr, flush=True)
-    done = subprocess.run(
+    process = subprocess.run(
         [*TTS, "--quiet", *map(str, words)], stdout=subprocess.DEVNULL, check=False
     )
-    if done.returncode:
-        sys.exit(done.returncode)
+    if process.returncode:
+        sys.exit(process.returncode)
 
 
 def compared(rounds: dict[str, list[dict[str, Any]]], problems: int) -> str:

@@ -20,14 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/run docs", description=__doc__)
     parser.add_argument("--serve", action="store_true", help="serve on 127.0.0.1:8000 and rebuild")
     parser.add_argument("--to", type=Path, default=ROOT / "site", help="default: site/")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if importlib.util.find_spec("mkdocs") is None:
         sys.exit("error: mkdocs is not installed here: scripts/setup dev")
     command = [sys.executable, "-m", "mkdocs"]
-    if given.serve:
+    if arguments.serve:
         command += ["serve", "--livereload"]
     else:
-        command += ["build", "--strict", "--clean", "--site-dir", str(given.to.resolve())]
+        command += ["build", "--strict", "--clean", "--site-dir", str(arguments.to.resolve())]
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # a page of advice, about versions that we do not pin
     os.execv(command[0], [*command, "--config-file", str(ROOT / "mkdocs.yml")])
 

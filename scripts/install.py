@@ -27,27 +27,27 @@ EVERY_S = {True: 0.2, False: 15.0}
 
 @dataclass
 class Progress:
-    """What pip has got so far, told on stderr in one line."""
+    """The packages that pip has so far, in one line on stderr."""
 
     packages: int
-    seen: int = 0
+    count: int = 0
     started: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
+    printed_at: float = field(default_factory=time.monotonic)
 
     def line(self, line: str) -> None:
         """Take a line that pip has printed."""
         if collected := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
-            self.seen += 1
-            self.tell(f"{self.seen} of {self.packages} packages: {collected[1]}")
+            self.count += 1
+            self.tell(f"{self.count} of {self.packages} packages: {collected[1]}")
         elif line.startswith("Installing collected packages"):
             self.tell(f"unpacking {line.count(',') + 1} packages", now=True)
 
-    def tell(self, said: str, *, now: bool = False) -> None:
+    def tell(self, text: str, *, now: bool = False) -> None:
         """Say how far it is: again and again in one line of a terminal, seldom elsewhere."""
         terminal = sys.stderr.isatty()
-        if now or time.monotonic() - self.told >= EVERY_S[terminal]:
-            self.told = time.monotonic()
-            say(said[:70], end="" if terminal else "\n", start="\r" if terminal else "")
+        if now or time.monotonic() - self.printed_at >= EVERY_S[terminal]:
+            self.printed_at = time.monotonic()
+            say(text[:70], end="" if terminal else "\n", start="\r" if terminal else "")
 
 
 def main() -> None:
@@ -129,20 +129,20 @@ def run(arguments: list[str], progress: Progress) -> int:
     return process.returncode
 
 
-def fail(said: str) -> None:
+def fail(text: str) -> None:
     """End the program, with the end of pip's output."""
     last = LOG.read_text(encoding="utf-8").splitlines()[-5:]
     if any("connection broken by" in line for line in last):  # pip itself finds no version
-        said = "no package index could be reached: the packages come from the network"
+        text = "no package index could be reached: the packages come from the network"
     print(*("", *last), sep="\n", file=sys.stderr)
-    say(f"{said}; see {LOG}")
+    say(f"{text}; see {LOG}")
     sys.exit(1)
 
 
-def say(said: str, *, start: str = "", end: str = "\n") -> None:
+def say(text: str, *, start: str = "", end: str = "\n") -> None:
     """A line on stderr, over what stands there."""
     blank = "\033[K" if start == "\r" else ""
-    print(f"{start}[setup] {said}{blank}", end=end, file=sys.stderr, flush=True)
+    print(f"{start}[setup] {text}{blank}", end=end, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--torch", metavar="VERSION", help="the version of torch; as it is locked")
-    given, options = parser.parse_known_args()
+    arguments, options = parser.parse_known_args()
     locked = LOCK.read_text(encoding="utf-8")
-    torch = given.torch or re.findall(r"^torch==([\d.]+)", locked, re.M)[0]
+    torch = arguments.torch or re.findall(r"^torch==([\d.]+)", locked, re.M)[0]
     with tempfile.TemporaryDirectory(prefix="tts-lock-") as name:
         folder = Path(name)
         fetch_cpu_torch(torch, folder)
@@ -80,8 +80,8 @@ def resolve(to: Path, extras: list[str] | tuple[str, ...], constraints: Path, *m
     """Pins and hashes of what these extras and the build need; those in the file are preferred."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         build = "\n".join(tomllib.load(file)["build-system"]["requires"])
-    wanted = ["pyproject.toml", "-", *(word for extra in extras for word in ("--extra", extra))]
-    uv(to, *wanted, "--constraints", str(constraints), "--generate-hashes", *more, given=build)
+    inputs = ["pyproject.toml", "-", *(word for extra in extras for word in ("--extra", extra))]
+    uv(to, *inputs, "--constraints", str(constraints), "--generate-hashes", *more, text=build)
 
 
 def sizes(locked: Path, folder: Path) -> dict[str, int]:
@@ -100,25 +100,25 @@ def sizes(locked: Path, folder: Path) -> dict[str, int]:
     return {name: size for name, (_, size) in best.items()}
 
 
-def uv(to: Path, *words: str, given: str = "") -> None:
+def uv(to: Path, *words: str, text: str = "") -> None:
     """Run `uv pip compile`, which says itself what is wrong."""
     command = ["uv", "pip", "compile", *PLATFORM, "--only-binary", ":all:", "--quiet"]
     plain = ["--no-header", "--no-annotate", "--find-links", str(to.parent)]
     try:
-        done = subprocess.run(
-            [*command, *plain, *words, "--output-file", to], input=given, text=True, cwd=ROOT,
+        process = subprocess.run(
+            [*command, *plain, *words, "--output-file", to], input=text, text=True, cwd=ROOT,
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
         sys.exit("error: uv, which resolves what is needed, is not on PATH: pip install uv")
-    if done.returncode:
-        sys.exit(done.returncode)
+    if process.returncode:
+        sys.exit(process.returncode)
 
 
 def entries(locked: str) -> dict[str, str]:
     """The text of each requirement of a lock file, with its hashes, by name."""
-    found = re.findall(r"^(?:[^#\s-].*\n)(?:[ ].*\n)*", locked, re.M)
-    return {canonicalize_name(re.split("[=; ]", entry)[0]): entry for entry in found}
+    entries = re.findall(r"^(?:[^#\s-].*\n)(?:[ ].*\n)*", locked, re.M)
+    return {canonicalize_name(re.split("[=; ]", entry)[0]): entry for entry in entries}
 
 
 if __name__ == "__main__":

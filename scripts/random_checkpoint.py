@@ -79,19 +79,19 @@ def make_random_checkpoint(
     whose tokenizer it takes. The same arguments give the same bytes. Raises a TtsError for what
     cannot be made.
     """
-    known = Tokenizer(tokenizer)
+    known_tokenizer = Tokenizer(tokenizer)
     if (parameters is None) == (like is None):
         raise ConfigError("Give either a number of parameters or a model to be like.")
     if parameters is None:
         fields = _fields_like(str(like))
     else:
         _require_known(architecture)
-        fields = fields_of_size(parameters, architecture, known.vocab_size, positions)
-    fields |= {"eos_token_id": known.eos_ids[0], "torch_dtype": "float16"}
+        fields = fields_of_size(parameters, architecture, known_tokenizer.vocab_size, positions)
+    fields |= {"eos_token_id": known_tokenizer.eos_ids[0], "torch_dtype": "float16"}
     config = parse_model_config(out / "config.json", fields)
-    if config.vocab_size < known.vocab_size:
+    if config.vocab_size < known_tokenizer.vocab_size:
         raise ConfigError(
-            f"The tokenizer knows {known.vocab_size:,} tokens, the model only "
+            f"The tokenizer knows {known_tokenizer.vocab_size:,} tokens, the model only "
             f"{config.vocab_size:,}.",
             hint="Take a tokenizer with a smaller vocabulary, or a number of parameters.",
         )
@@ -112,12 +112,12 @@ def size_of(text: str) -> int:
 
 
 def _fields_like(name: str) -> dict[str, Any]:
-    known = known_model(Path(name))
-    if known is None:
+    model = known_model(Path(name))
+    if model is None:
         raise ConfigError(
             f"There is no published shape of {name!r}; there are {', '.join(known_names())}."
         )
-    return dict(known.config)
+    return dict(model.config)
 
 
 def _require_known(architecture: str) -> None:
@@ -127,9 +127,7 @@ def _require_known(architecture: str) -> None:
         )
 
 
-def fields_of_size(
-    wanted: int, architecture: str, vocab_size: int, positions: int
-) -> dict[str, Any]:
+def fields_of_size(size: int, architecture: str, vocab_size: int, positions: int) -> dict[str, Any]:
     """config.json of a model with about as many parameters, as wide for its depth as real ones."""
 
     def fields(hidden: int, layers: int) -> dict[str, Any]:
@@ -158,10 +156,10 @@ def fields_of_size(
     candidates = []
     for hidden in range(64, 16385, 64):
         one, two = total(fields(hidden, 1)), total(fields(hidden, 2))
-        layers = max(1, round((wanted - one) / (two - one)) + 1)
-        off = abs(math.log((one + (layers - 1) * (two - one)) / wanted))
+        layers = max(1, round((size - one) / (two - one)) + 1)
+        off = abs(math.log((one + (layers - 1) * (two - one)) / size))
         candidates.append((20 * off + abs(math.log(hidden / layers / ASPECT)), hidden, layers))
-        if one > 4 * wanted:
+        if one > 4 * size:
             break
     _, hidden, layers = min(candidates)
     return fields(hidden, layers)

@@ -93,18 +93,18 @@ def command_line() -> str:
 def _commands(name: str, command: Any) -> Iterator[str]:
     """What typer says of a command, and of its subcommands that are not hidden."""
     context = Context(command, info_name=name)
-    said = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
-    said = html.unescape(said.partition("**Commands**")[0])
-    for known in (  # of every command, or said above
+    page = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
+    page = html.unescape(page.partition("**Commands**")[0])
+    for repeated in (  # of every command, or said above
         r"\* `(-h, --help|--help|--json)`.*\n",
         r"\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n",
     ):
-        said = re.sub(f"^{known}", "", said, flags=re.M)
-    said = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n(?!\*)", "", said, flags=re.M)
-    said = said.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
-    said = re.sub(r"(?<=\w)\[(?=:)", r"\[", said)  # would begin a link
-    said = re.sub(r"^## `(.*)`$", r"### \1", said, flags=re.M)
-    head, _, examples = said.partition("Examples:\n")
+        page = re.sub(f"^{repeated}", "", page, flags=re.M)
+    page = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n(?!\*)", "", page, flags=re.M)
+    page = page.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
+    page = re.sub(r"(?<=\w)\[(?=:)", r"\[", page)  # would begin a link
+    page = re.sub(r"^## `(.*)`$", r"### \1", page, flags=re.M)
+    head, _, examples = page.partition("Examples:\n")
     if examples:
         lines = [line.strip() for line in examples.strip().splitlines()]
         head += "\n".join(["Examples:", "", "```text", *lines, "```"])
@@ -180,8 +180,8 @@ def deployment_file() -> str:
             for name, field in schema["properties"].items():
                 if models[0] not in (GeneratorSpec, VerifierSpec) or name not in common:
                     required = name in schema.get("required", ())
-                    told = _line(field_doc(name, model))
-                    rows.setdefault(name, [f"`{name}`", _type(field), _default(field), told])
+                    text = _line(field_doc(name, model))
+                    rows.setdefault(name, [f"`{name}`", _type(field), _default(field), text])
                     rows[name][2] = "required" if required else rows[name][2]
         parts.append(_table(["field", "type", "default", "description"], list(rows.values())))
     parts += [
@@ -227,9 +227,9 @@ def _type(schema: dict[str, Any]) -> str:
 def json_output() -> str:
     """What commands print with --json, in words; the schema says the rest."""
     rows = [
-        [f"`{command}`", "an array of these: " * (made is not document) + _about(made)]
+        [f"`{command}`", "an array of these: " * (kind is not document) + _about(kind)]
         for command, document in DOCUMENTS.items()
-        for made in [document, *get_args(document)][-1:]
+        for kind in [document, *get_args(document)][-1:]
     ]
     parts = [
         "# JSON output",
@@ -255,18 +255,18 @@ def json_schema() -> dict[str, Any]:
     schemas, definitions = msgspec.json.schema_components(
         documents, schema_hook=lambda kind: {"title": kind.__name__}, ref_template="#/$defs/{name}"
     )
-    for made in _objects(documents, set()):
-        full = f"{made.__module__}.{made.__qualname__}"  # its name where two types bear the same
-        definition = definitions[full if full in definitions else made.__name__]
+    for kind in _objects(documents, set()):
+        full = f"{kind.__module__}.{kind.__qualname__}"  # its name where two types bear the same
+        definition = definitions[full if full in definitions else kind.__name__]
         definition.pop("title")
-        definition["description"] = _about(made)
-        for field in dataclasses.fields(made) if dataclasses.is_dataclass(made) else ():
+        definition["description"] = _about(kind)
+        for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
             if not field.metadata.get("json", True):
                 del definition["properties"][field.name]
         for name, schema in definition["properties"].items():
             schema.pop("default", None)  # every field is always there
-            if told := _in_json(field_doc(name, made)):
-                schema["description"] = told
+            if text := _in_json(field_doc(name, kind)):
+                schema["description"] = text
         definition["required"] = [*definition["properties"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -276,19 +276,19 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _objects(annotations: Iterable[Any], found: set[type]) -> set[type]:
+def _objects(annotations: Iterable[Any], kinds: set[type]) -> set[type]:
     """The types with fields that annotations name, however deep."""
     for annotation in annotations:
-        _objects(get_args(annotation), found)
+        _objects(get_args(annotation), kinds)
         fields = hasattr(annotation, "__struct_fields__") or dataclasses.is_dataclass(annotation)
-        if fields and annotation not in found:
-            found.add(annotation)
-            _objects(get_type_hints(annotation, include_extras=True).values(), found)
-    return found
+        if fields and annotation not in kinds:
+            kinds.add(annotation)
+            _objects(get_type_hints(annotation, include_extras=True).values(), kinds)
+    return kinds
 
 
-def _about(made: type) -> str:
-    return _in_json((inspect.getdoc(made) or "").partition("\n\n")[0])
+def _about(kind: type) -> str:
+    return _in_json((inspect.getdoc(kind) or "").partition("\n\n")[0])
 
 
 def _in_json(text: str) -> str:
@@ -341,10 +341,10 @@ def _line(text: str) -> str:
 def _linked(text: str) -> str:
     """A text with links to the pages that it names, from docs/reference."""
 
-    def link(found: re.Match[str]) -> str:
-        folder, page, anchor = found[1], found[2], found[3] or ""
+    def link(match: re.Match[str]) -> str:
+        folder, page, anchor = match[1], match[2], match[3] or ""
         if not (ROOT / folder / page).exists():
-            return f"`{found[0]}`"
+            return f"`{match[0]}`"
         up = "../" if folder == "docs" else "../../benchmarks/"
         return f"[{folder}/{page}]({up}{page}{anchor})"
 
@@ -353,9 +353,9 @@ def _linked(text: str) -> str:
 
 def _table(header: list[str], rows: Rows) -> str:
     """A table in Markdown; columns that are empty in every row are left out."""
-    kept = [place for place in range(len(header)) if any(row[place] for row in rows)]
-    lines = [[header[place] for place in kept], ["---"] * len(kept)]
-    lines += [[row[place].replace("|", r"\|") for place in kept] for row in rows]
+    places = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    lines = [[header[place] for place in places], ["---"] * len(places)]
+    lines += [[row[place].replace("|", r"\|") for place in places] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -35,12 +35,12 @@ def serving(
 
     Ends the program, with the end of the log, if it does not start.
     """
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,  # llama.cpp's server ends where there is none
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             env={**os.environ, **(variables or {})},
         )

@@ -41,20 +41,20 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     folder = PurePosixPath(names.get(place, f"docs/{place}")).parent
     parts = _CODE.split(markdown)
     return "".join(
-        part if i % 2 else _LINK.sub(lambda found: _link(found, folder, place), part)
+        part if i % 2 else _LINK.sub(lambda match: _link(match, folder, place), part)
         for i, part in enumerate(parts)
     )
 
 
-def _link(found: re.Match[str], folder: PurePosixPath, place: str) -> str:
+def _link(match: re.Match[str], folder: PurePosixPath, place: str) -> str:
     """One link of a page in a folder of the repository, as its place on the site needs it."""
-    image, text, target, anchor = found[1], found[2], found[3], found[4] or ""
+    image, text, target, anchor = match[1], match[2], match[3], match[4] or ""
     if "://" in target or target.startswith("mailto:"):
-        return found[0]
-    wanted = os.path.normpath(folder / target)
-    on_site = outside_pages().get(wanted)
-    if on_site is None and not wanted.startswith("docs/"):
+        return match[0]
+    page = os.path.normpath(folder / target)
+    on_site = outside_pages().get(page)
+    if on_site is None and not page.startswith("docs/"):
         return text
     here = PurePosixPath(place).parent
-    there = os.path.relpath(on_site or wanted.removeprefix("docs/"), here)
+    there = os.path.relpath(on_site or page.removeprefix("docs/"), here)
     return f"{image}[{text}]({there}{anchor})"

@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", metavar="NAME@VERSION")
     arguments = parser.parse_args()
     every = read_manifest(MANIFEST)
-    for wanted in arguments.packages:
-        name, _, version = wanted.rpartition("@")
+    for argument in arguments.packages:
+        name, _, version = argument.rpartition("@")
         (package,) = (each for each in every if each.name == name)
         package.version, package.integrity = version, None
         for file in package.files:
@@ -108,11 +108,11 @@ def as_script(module: bytes) -> bytes:
     return f"(() => {{\n{text}}})();\n".encode()
 
 
-def same(what: str, known: str | None, found: str) -> str:
+def same(what: str, recorded: str | None, actual: str) -> str:
     """The hash that was found; ends the script if the manifest knows another one."""
-    if known not in (None, found):
-        sys.exit(f"{what}: its hash is {found}, the manifest says {known}")
-    return found
+    if recorded not in (None, actual):
+        sys.exit(f"{what}: its hash is {actual}, the manifest says {recorded}")
+    return actual
 
 
 def sha256(data: bytes) -> str:

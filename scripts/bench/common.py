@@ -19,11 +19,11 @@ import psutil
 from rich.table import Table
 
 
-def table_of(title: str, *headings: str, left: Collection[str] = ()) -> Table:
-    """A table of numbers: its columns are set to the right, but for those in `left`."""
+def table_of(title: str, *headings: str, left_aligned: Collection[str] = ()) -> Table:
+    """A table of numbers: its columns are set to the right, but for those in `left_aligned`."""
     table = Table(title=title, title_justify="left")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in left else "right")
+        table.add_column(heading, justify="left" if heading in left_aligned else "right")
     return table
 
 

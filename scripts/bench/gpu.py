@@ -86,7 +86,7 @@ class Row:
     schedule: ScheduleName
     is_complete: bool
     measures: Mapping[str, float | int | None]
-    """As docs/reference/measures.md defines them."""
+    """Values that docs/reference/measures.md defines."""
     trees: Mapping[str, str]
     """The digest of each solved problem's tree."""
     simulated_s: float | None = None
@@ -248,7 +248,7 @@ def add_simulated(options: argparse.Namespace, report: Report, case: Case, file:
     data = yaml.safe_load(file.read_text()) | {"gpu": report.simulated_gpu}
     file = file.with_name(f"{case.name}-simulated.yaml")
     file.write_text(yaml.safe_dump(data, sort_keys=False))
-    wanted = SimulationOptions(
+    simulation = SimulationOptions(
         gpu=report.simulated_gpu,
         gpus=1,
         sharing="overlapped" if case.mps else "time-sliced",
@@ -261,7 +261,7 @@ def add_simulated(options: argparse.Namespace, report: Report, case: Case, file:
         deployment=str(file),
         replay=options.out / f"{case.name}-{recording.schedule}",
     )
-    _, scenario = scenario_of(wanted, {"deployment", "replay"})
+    _, scenario = scenario_of(simulation, {"deployment", "replay"})
     for row in rows:
         if time.monotonic() > options.end + END_S / 2:
             report.left_out.append(f"{case.name}, {row.schedule}, simulated: no time")
@@ -274,7 +274,7 @@ def print_report(report: Report) -> None:
     table = table_of(
         f"GPU: {report.gpu}", "case", "schedule", "problems", "s", "s a problem",
         f"simulated {report.simulated_gpu}", "thoughts/s", "scores/s", "generator idle",
-        "verifier idle", "J a problem", "trees as first", left={"case", "schedule"},
+        "verifier idle", "J a problem", "trees as first", left_aligned={"case", "schedule"},
     )  # fmt: skip
     for row in report.rows:
         first = next(each for each in report.rows if each.case == row.case)

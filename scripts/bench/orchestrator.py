@@ -122,24 +122,24 @@ def main() -> None:
     what.add_argument("--scale", action="store_true", help="over problems and n")
     what.add_argument("--instant", action="store_true", help="a server of models without work")
     what.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        run_loop(solved(asked.strategy[0], 1, 4))
-        run = run_loop(solved(asked.strategy[0], asked.problems, asked.n))
+    options = parser.parse_args()
+    if options.one:
+        run_loop(solved(options.strategy[0], 1, 4))
+        run = run_loop(solved(options.strategy[0], options.problems, options.n))
         print(json.dumps(asdict(run)))
         return
     console = Console(width=max(Console().width, 120))
-    if asked.instant:
-        console.print(on_instant_models(asked.problems, asked.n, asked.rounds))
+    if options.instant:
+        console.print(on_instant_models(options.problems, options.n, options.rounds))
         console.print(f"Aim: {AIM_RATE:,} thoughts/s or more.")
     else:
-        points = [(name, asked.problems, asked.n) for name in asked.strategy]
-        if asked.scale:
-            points = [("beam-search", count, 4) for count in PROBLEMS if count <= asked.problems]
+        points = [(name, options.problems, options.n) for name in options.strategy]
+        if options.scale:
+            points = [("beam-search", count, 4) for count in PROBLEMS if count <= options.problems]
             points += [("beam-search", CHAINS // n, n) for n in SIZES]
-        runs = measured(points, asked.rounds)
+        runs = measured(points, options.rounds)
         console.print(table(runs))
-        if asked.scale:
+        if options.scale:
             costs, peaks = [run.cost_us for run in runs], [run.peak_mb for run in runs]
             console.print(
                 f"Largest over smallest: CPU per thought {max(costs) / min(costs):.2f}, peak "
@@ -155,13 +155,13 @@ def measured(points: Sequence[tuple[str, int, int]], rounds: int) -> list[Run]:
         for point in points[:: -1 if turn % 2 else 1]:
             strategy, problems, n = point
             words = ["--one", "--strategy", strategy, "--problems", problems, "--n", n]
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "scripts.bench.orchestrator", *map(str, words)],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 check=True,
             )
-            run = Run(**json.loads(done.stdout))
+            run = Run(**json.loads(process.stdout))
             if point not in best or run.cpu_s < best[point].cpu_s:
                 best[point] = run
     return [best[point] for point in dict.fromkeys(points)]
@@ -171,7 +171,7 @@ def table(runs: Sequence[Run]) -> Table:
     """A row for each run."""
     rows = table_of(
         "scripted engines", "strategy", "problems", "n", "thoughts", "CPU us per thought",
-        "peak MB", "log MB", left={"strategy"},
+        "peak MB", "log MB", left_aligned={"strategy"},
     )  # fmt: skip
     for run in runs:
         rows.add_row(
@@ -191,10 +191,10 @@ async def solved(strategy: str, problems: int, n: int) -> Run:
         async with AsyncSession("demo", generator=generator, verifier=verifier) as session:
             began = time.process_time()
             thoughts = await _solve(session, problems, strategy, n, out=out)
-            spent = time.process_time() - began
+            cpu_s = time.process_time() - began
         log_mb = (out / "events.jsonl").stat().st_size / 1e6
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return Run(strategy, problems, n, thoughts, spent, peak_mb, log_mb)
+    return Run(strategy, problems, n, thoughts, cpu_s, peak_mb, log_mb)
 
 
 async def _solve(
@@ -202,9 +202,9 @@ async def _solve(
 ) -> int:
     """Solve made-up questions; the thoughts of their trees."""
     questions = [(f"Compute {number} + 1.", str(number + 1)) for number in range(problems)]
-    given: dict[str, Any] = {} if strategy == "greedy" else {"n": n}
+    parameters: dict[str, Any] = {} if strategy == "greedy" else {"n": n}
     thoughts = 0
-    async for result in session.solve_many(questions, strategy=strategy, **given, **options):
+    async for result in session.solve_many(questions, strategy=strategy, **parameters, **options):
         thoughts += len(result.tree or ())
     return thoughts
 

@@ -66,7 +66,7 @@ class Run:
     turn: int
     wall_s: float
     cpu_s: float
-    """Of all processes, starts included."""
+    """CPU time of all processes, starts included."""
     digest: str
 
 
@@ -84,12 +84,12 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--limit", action="store_true", help="measure the engines alone, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every run")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     variants = [
         Variant(deployment, server, checkout)
-        for deployment in asked.deployment
-        for checkout in (None, *asked.checkout)
-        for server in asked.server
+        for deployment in options.deployment
+        for checkout in (None, *options.checkout)
+        for server in options.server
     ]
     runs: list[Run] = []
     limits: dict[str, float] = {}
@@ -99,26 +99,28 @@ def main() -> None:
                 subprocess.run(
                     variant.tts("build-engines", variant.deployment, "--no-verify"), check=True
                 )
-            for run in measured(variants, asked, Path(folder)):
+            for run in measured(variants, options, Path(folder)):
                 runs.append(run)
-                if asked.json:
-                    kept = {"machine": machine(), "runs": [asdict(each) for each in runs]}
-                    asked.json.write_text(json.dumps(kept, indent=1))
-            if asked.limit:
+                if options.json:
+                    document = {"machine": machine(), "runs": [asdict(each) for each in runs]}
+                    options.json.write_text(json.dumps(document, indent=1))
+            if options.limit:
                 limits = {each.name: limit_s(each, Path(folder)) for each in variants}
         except KeyboardInterrupt:
             say("interrupted")
     print_tables(runs, limits, variants[0].name)
 
 
-def measured(variants: Sequence[Variant], asked: argparse.Namespace, folder: Path) -> Iterator[Run]:
+def measured(
+    variants: Sequence[Variant], options: argparse.Namespace, folder: Path
+) -> Iterator[Run]:
     """Every schedule of every variant in every round; the first of decoupled's runs are kept."""
-    trials = [(variant, schedule) for schedule in asked.schedule for variant in variants]
-    for turn in range(asked.rounds):
+    trials = [(variant, schedule) for schedule in options.schedule for variant in variants]
+    for turn in range(options.rounds):
         for variant, schedule in trials[:: -1 if turn % 2 else 1]:
             out = folder / variant.name.replace("/", "_") / f"{schedule}-{turn}"
             words = ["bench", variant.deployment, "--server", variant.server, "--out", out]
-            words += ["--limit", asked.problems, "--n", asked.n, "--set", "beam_width=4"]
+            words += ["--limit", options.problems, "--n", options.n, "--set", "beam_width=4"]
             words += ["--strategy", "beam-search", "--schedule", schedule]
             cpu_s = finished(variant.tts(*words))
             summary = json.loads((out / "summary.json").read_text())
@@ -136,12 +138,12 @@ def finished(command: Sequence[str]) -> float:
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, used = os.wait4(process.pid, 0)
+        _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if status:
             errors.seek(0)
             sys.exit(f"{' '.join(command[3:])} failed:\n{errors.read().decode()[-3000:]}")
-    return used.ru_utime + used.ru_stime
+    return usage.ru_utime + usage.ru_stime
 
 
 def limit_s(variant: Variant, folder: Path) -> float:
@@ -163,9 +165,9 @@ def print_tables(runs: Sequence[Run], limits: dict[str, float], first: str) -> N
     """A row for each schedule of each variant, against decoupled and against the first variant."""
     table = table_of(
         "wall time", "variant", "schedule", "rounds", "wall s", "CPU s", "over decoupled",
-        "over the first", left={"variant", "schedule"},
+        "over the first", left_aligned={"variant", "schedule"},
     )  # fmt: skip
-    known = {(run.variant, run.schedule, run.turn): run for run in runs}
+    by_key = {(run.variant, run.schedule, run.turn): run for run in runs}
     for variant, schedule in dict.fromkeys((run.variant, run.schedule) for run in runs):
         own = [run for run in runs if (run.variant, run.schedule) == (variant, schedule)]
 
@@ -173,7 +175,7 @@ def print_tables(runs: Sequence[Run], limits: dict[str, float], first: str) -> N
             ratios = [
                 run.wall_s / other.wall_s
                 for run in own
-                if (other := known.get((variant, schedule, run.turn))) and other is not run
+                if (other := by_key.get((variant, schedule, run.turn))) and other is not run
             ]
             return spread_of(ratios, 2)
 

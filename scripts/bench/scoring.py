@@ -43,7 +43,7 @@ TOLERANCE = 2e-3
 
 
 def solutions(steps: int, each: int, seed: int) -> list[Solution]:
-    """So many steps of solutions, `each` of a problem."""
+    """Solutions with `steps` steps in all, `each` of a problem."""
     rng, chains, count = random.Random(seed), list[Solution](), 0
     for problem in demo_problems(steps, seed):
         chain = read_question(problem.question)
@@ -115,7 +115,7 @@ async def session_scores(
 
 
 def by_url(deployment: Deployment, url: str) -> Deployment:
-    """The same deployment with its verifier on a server."""
+    """A deployment whose verifier is on a server."""
     data = deployment.model_dump(mode="json", exclude_unset=True)
     common = ("max_seq_len", "format", "labels", "prompt", "in_flight_tokens")
     verifier = {name: value for name, value in data["verifier"].items() if name in common}
@@ -169,7 +169,7 @@ async def measure(options: argparse.Namespace) -> None:
         f"{count:,} steps of {len(chains):,} chains, {deployment.name}, {options.rounds} rounds: "
         "medians (ranges)",
         *("", "steps/s", "CPU s per 1,000 steps", "tts score is so many times as fast"),
-        left=("",),
+        left_aligned=("",),
     )
     for name, each in rates.items():
         ratios = [mine / theirs for mine, theirs in zip(rates["tts score"], each, strict=True)]

@@ -152,7 +152,9 @@ def main() -> None:
     problems = demo_problems(arguments.problems + arguments.labelled, seed=77)
     tested, labelled = problems[: arguments.problems], problems[arguments.problems :]
     console = Console()
-    accuracies = table_of("right, in percent", "verifier", "vote", *_columns(), left=["verifier"])
+    accuracies = table_of(
+        "right, in percent", "verifier", "vote", *_columns(), left_aligned=["verifier"]
+    )
     differences = table_of(
         "points",
         "verifier",
@@ -162,7 +164,7 @@ def main() -> None:
         "auto, raw - vote",
         "auto, calibrated - vote",
         "auto, calibrated - best fixed",
-        left=["verifier"],
+        left_aligned=["verifier"],
     )
     for name in arguments.verifiers:
         outcomes = outcomes_of(name, tested, labelled, arguments.out / f"{name}.json", console)

@@ -48,14 +48,14 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, nargs="+", default=[4, 16, 64])
     schedules = get_args(ScheduleName)
     parser.add_argument("--schedule", choices=schedules, nargs="+", default=schedules[:-1])
-    asked = parser.parse_args()
-    print(f"| {' | '.join((*COLUMNS, *asked.schedule, 'off / auto'))} |")
-    print(f"|{'---|' * (len(COLUMNS) + len(asked.schedule) + 1)}")
-    for row in product(asked.in_flight, asked.gpus, asked.verifier, asked.critique_tokens):
+    options = parser.parse_args()
+    print(f"| {' | '.join((*COLUMNS, *options.schedule, 'off / auto'))} |")
+    print(f"|{'---|' * (len(COLUMNS) + len(options.schedule) + 1)}")
+    for row in product(options.in_flight, options.gpus, options.verifier, options.critique_tokens):
         in_flight, gpus, verifier, tokens = row
         scenario = scenario_of(gpus, verifier, tokens, in_flight)
         mine = simulate(scenario, "decoupled")
-        others = [simulate(scenario, schedule) for schedule in asked.schedule]
+        others = [simulate(scenario, schedule) for schedule in options.schedule]
         others.append(simulate(replace(scenario, speculation="off"), "decoupled"))
         assert {each.digest for each in others} == {mine.digest}, "the trees differ"
         ratios = [f"{other.wall_s / mine.wall_s:.2f}" for other in others]

@@ -60,25 +60,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="check_clients", description=__doc__.partition("\n")[0])
     parser.add_argument("--client", choices=CLIENTS, action="append", default=[])
     parser.add_argument("--environments", type=Path, help="where the clients are kept")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary:
         folder = Path(temporary)
-        kept = (given.environments or folder).resolve()
-        programs = [installed(kept, client) for client in given.client or CLIENTS]
+        environments = (options.environments or folder).resolve()
+        programs = [installed(environments, client) for client in options.client or CLIENTS]
         demo, agent = (write_deployment(folder, name) for name in ("demo", "agent"))
         run(folder, "build-engines", demo, "--no-verify")
         with (
             gateway(folder, "demo", *TTS, "gateway", demo, "--port") as plain,
             gateway(folder, "agent", sys.executable, HERE / "agent_gateway.py", agent) as scripted,
         ):
-            seen = [each for program in programs for each in checked(program, plain, scripted)]
-    print(table(seen))
-    sys.exit(0 if seen and all(each["passed"] for each in seen) else 1)
+            findings = [each for program in programs for each in checked(program, plain, scripted)]
+    print(table(findings))
+    sys.exit(0 if findings and all(each["passed"] for each in findings) else 1)
 
 
-def installed(kept: Path, client: str) -> tuple[Path, list[str]]:
+def installed(environments: Path, client: str) -> tuple[Path, list[str]]:
     """A client's folder, in which it is installed if it is not, and what runs its checks there."""
-    folder, name = kept / client.replace(":", "-"), client.removeprefix("node:")
+    folder, name = environments / client.replace(":", "-"), client.removeprefix("node:")
     python = folder / "bin" / "python"
     if name != client:
         run_there = ["node", str(HERE / "clients.mjs"), name]
@@ -92,9 +92,9 @@ def installed(kept: Path, client: str) -> tuple[Path, list[str]]:
         folder.mkdir(parents=True, exist_ok=True)
         if name == client:
             subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{client} cannot be installed:\n{done.stderr[-3000:]}")
+        process = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
+        if process.returncode:
+            sys.exit(f"{client} cannot be installed:\n{process.stderr[-3000:]}")
         (folder / "installed").touch()
     return folder, run_there
 
@@ -105,26 +105,28 @@ def gateway(home: Path, name: str, *command: str | Path) -> Iterator[str]:
     port, log = free_port(), home / f"{name}.log"
     with serving([*command, str(port)], port, log, variables={"TTS_HOME": str(home)}):
         yield f"http://127.0.0.1:{port}"
-    if "Traceback" in (said := log.read_text()):
-        sys.exit(said)
+    if "Traceback" in (log_text := log.read_text()):
+        sys.exit(log_text)
 
 
 def checked(program: tuple[Path, list[str]], demo: str, agent: str) -> list[dict[str, Any]]:
     """What a client's checks have found, in order."""
     folder, words = program
-    done = subprocess.run(
+    process = subprocess.run(
         [*words, demo, agent], cwd=folder, stdout=subprocess.PIPE, text=True, check=False
     )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"client"')]
+    return [
+        json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"client"')
+    ]
 
 
-def table(seen: list[dict[str, Any]]) -> str:
+def table(findings: list[dict[str, Any]]) -> str:
     """The findings as Markdown: a row for each feature, with all kinds of requests."""
     lines = [
         "| client | version | feature | requests | engine | results |",
         "|---|---|---|---|---|---|",
     ]
-    for names, group in groupby(seen, itemgetter("client", "version", "feature", "models")):
+    for names, group in groupby(findings, itemgetter("client", "version", "feature", "models")):
         checks = list(group)
         kinds = ", ".join(each["kind"] for each in checks)
         results = ", ".join(dict.fromkeys(map(result_of, checks)))

@@ -42,12 +42,12 @@ class Agent(StreamingGenerator):
         """What it says, some tokens at a time."""
         prompt = self._tokenizer.spelled(call.input_ids.tolist())
         searched = call.temperature != 1.0  # which is a plain request's
-        ids = self._tokenizer.encode(said(prompt, wrong=searched and call.seed % 4 == 0))
+        ids = self._tokenizer.encode(reply(prompt, wrong=searched and call.seed % 4 == 0))
         for at in range(0, len(ids), 5):
             yield NewTokens(ids[at : at + 5], final=at + 5 >= len(ids))
 
 
-def said(prompt: str, *, wrong: bool) -> str:
+def reply(prompt: str, *, wrong: bool) -> str:
     """The next message of the assistant."""
     results = prompt.count("<|user|>tool: ")
     calls = WRONG if wrong else RIGHT
@@ -56,9 +56,9 @@ def said(prompt: str, *, wrong: bool) -> str:
     if results > 1:
         return f"The answer is {9 if wrong else 10}."
     name = ("add", "double")[results]
-    begun = prompt.endswith(FORCED)
+    is_begun = prompt.endswith(FORCED)
     call = f'{{"name": "{name}", "arguments": {calls[name]}}}\n</tool_call>'
-    return call if begun else FORCED + call
+    return call if is_begun else FORCED + call
 
 
 def score(question: str, steps: Sequence[str]) -> float:

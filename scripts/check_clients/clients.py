@@ -80,10 +80,10 @@ def openai_client(url: str):
 
 @check("openai", "chat.completions.parse", DEMO, *DEMO_MODELS)
 def parse(url, model):
-    said = openai_client(url).chat.completions.parse(
+    reply = openai_client(url).chat.completions.parse(
         model=model, messages=QUESTION, response_format=Length, extra_body=search(model)
     )
-    return repr(said.choices[0].message.parsed)
+    return repr(reply.choices[0].message.parsed)
 
 
 @check("openai", "chat.completions.stream with a schema", DEMO, *DEMO_MODELS)
@@ -107,7 +107,7 @@ TOOL = {
 
 @check("openai", "tool_choice required", DEMO, *DEMO_MODELS)
 def required(url, model):
-    said = openai_client(url).chat.completions.create(
+    reply = openai_client(url).chat.completions.create(
         model=model,
         messages=QUESTION,
         tools=[TOOL],
@@ -115,8 +115,8 @@ def required(url, model):
         parallel_tool_calls=False,
         extra_body=search(model),
     )
-    assert said.choices[0].finish_reason == "tool_calls"
-    (call,) = said.choices[0].message.tool_calls
+    assert reply.choices[0].finish_reason == "tool_calls"
+    (call,) = reply.choices[0].message.tool_calls
     return repr(Length.model_validate_json(call.function.arguments))
 
 
@@ -138,10 +138,10 @@ def streamed_tool(url, model):
 
 @check("openai", "responses.parse", DEMO, *DEMO_MODELS)
 def response(url, model):
-    said = openai_client(url).responses.parse(
+    reply = openai_client(url).responses.parse(
         model=model, input="Compute 12 + 30.", text_format=Length, extra_body=search(model)
     )
-    return repr(said.output_parsed)
+    return repr(reply.output_parsed)
 
 
 @check("openai", "responses.stream with a schema", DEMO, *DEMO_MODELS)
@@ -166,16 +166,16 @@ def response_tools(url, model):
         }
         for name, fields in schemas.items()
     ]
-    done = {"add": lambda a, b: a + b, "double": lambda n: 2 * n}
+    functions = {"add": lambda a, b: a + b, "double": lambda n: 2 * n}
     items = [{"role": "user", "content": TASK}]
     while True:
-        said = openai_client(url).responses.create(model=model, input=items, tools=tools)
-        calls = [item for item in said.output if item.type == "function_call"]
-        items += said.output
+        reply = openai_client(url).responses.create(model=model, input=items, tools=tools)
+        calls = [item for item in reply.output if item.type == "function_call"]
+        items += reply.output
         if not calls:
-            return said.output_text
+            return reply.output_text
         for call in calls:
-            value = done[call.name](**json.loads(call.arguments))
+            value = functions[call.name](**json.loads(call.arguments))
             items.append(
                 {"type": "function_call_output", "call_id": call.call_id, "output": str(value)}
             )
@@ -193,16 +193,18 @@ for method in ("json_schema", "function_calling"):
 
     @check("langchain-openai", f"with_structured_output, {method}", DEMO, *DEMO_MODELS)
     def structured(url, model, method=method):
-        found = langchain_model(url, model).with_structured_output(Length, method=method)
-        value = found.invoke("Compute 12 + 30.")
+        structured_model = langchain_model(url, model).with_structured_output(Length, method=method)
+        value = structured_model.invoke("Compute 12 + 30.")
         assert isinstance(value, Length)
         return repr(value)
 
 
 @check("langchain-openai", "with_structured_output, json_mode", AGENT, *AGENT_MODELS)
 def json_mode(url, model):
-    found = langchain_model(url, model).with_structured_output(Length, method="json_mode")
-    return repr(found.invoke("Compute 12 + 30. Answer in JSON."))
+    structured_model = langchain_model(url, model).with_structured_output(
+        Length, method="json_mode"
+    )
+    return repr(structured_model.invoke("Compute 12 + 30. Answer in JSON."))
 
 
 def instructed(url, model, mode):
@@ -236,31 +238,34 @@ def judge(url, model):
     lm = OpenAICompatibleLanguageModel(
         endpoint=f"{url}/v1", api_key="none", model_name=model, max_tokens=MOST
     )
-    asked = [ChatMessage(role="user", content="1 + 1"), ChatMessage(role="assistant", content="2")]
-    found = asyncio.run(LLMJudge(lm, fallback_score=-1.0).ascore(asked))
-    assert found != -1.0
-    return str(found)
+    messages = [
+        ChatMessage(role="user", content="1 + 1"),
+        ChatMessage(role="assistant", content="2"),
+    ]
+    score = asyncio.run(LLMJudge(lm, fallback_score=-1.0).ascore(messages))
+    assert score != -1.0
+    return str(score)
 
 
 def agent_with_tools(model):
     """An agent, and what its tools were called with."""
     from agents import Agent, function_tool
 
-    used = []
+    calls = []
 
     @function_tool
     def add(a: int, b: int) -> str:
         """Add two numbers."""
-        used.append(("add", a, b))
+        calls.append(("add", a, b))
         return str(a + b)
 
     @function_tool
     def double(n: int) -> str:
         """Double a number."""
-        used.append(("double", n))
+        calls.append(("double", n))
         return str(2 * n)
 
-    return Agent(name="Adder", instructions="Use tools.", model=model, tools=[add, double]), used
+    return Agent(name="Adder", instructions="Use tools.", model=model, tools=[add, double]), calls
 
 
 async def followed(agent):
@@ -283,10 +288,10 @@ for api in ("responses", "chat_completions"):
 
         set_default_openai_api(api)
         with at_url(url):
-            agent, used = agent_with_tools(model)
-            found = Runner.run_sync(agent, TASK)
-        assert used == [("add", 2, 3), ("double", 5)], used
-        return found.final_output
+            agent, calls = agent_with_tools(model)
+            result = Runner.run_sync(agent, TASK)
+        assert calls == [("add", 2, 3), ("double", 5)], calls
+        return result.final_output
 
     @check("openai-agents", f"{kind}, streamed", AGENT, *AGENT_MODELS)
     def agents_streamed(url, model, api=api):
@@ -294,10 +299,10 @@ for api in ("responses", "chat_completions"):
 
         set_default_openai_api(api)
         with at_url(url):
-            agent, used = agent_with_tools(model)
-            said = asyncio.run(followed(agent))
-        assert used == [("add", 2, 3), ("double", 5)], used
-        return said
+            agent, calls = agent_with_tools(model)
+            result = asyncio.run(followed(agent))
+        assert calls == [("add", 2, 3), ("double", 5)], calls
+        return result
 
 
 @contextmanager
@@ -317,40 +322,40 @@ def react(url, model):
     from langchain_core.tools import tool
     from langgraph.prebuilt import create_react_agent
 
-    used = []
+    calls = []
 
     @tool
     def add(a: int, b: int) -> int:
         """Add two numbers."""
-        used.append(("add", a, b))
+        calls.append(("add", a, b))
         return a + b
 
     @tool
     def double(n: int) -> int:
         """Double a number."""
-        used.append(("double", n))
+        calls.append(("double", n))
         return 2 * n
 
     agent = create_react_agent(langchain_model(url, model), [add, double])
-    found = agent.invoke({"messages": [("user", TASK)]})
-    assert used == [("add", 2, 3), ("double", 5)], used
-    return found["messages"][-1].content
+    result = agent.invoke({"messages": [("user", TASK)]})
+    assert calls == [("add", 2, 3), ("double", 5)], calls
+    return result["messages"][-1].content
 
 
-def litellm_asked(url, model, **given):
+def litellm_asked(url, model, **options):
     import litellm
 
     return litellm.completion(
-        model=f"openai/{model}", api_base=f"{url}/v1", api_key="none", num_retries=0, **given
+        model=f"openai/{model}", api_base=f"{url}/v1", api_key="none", num_retries=0, **options
     )
 
 
 @check("litellm", "response_format, a schema", DEMO, *DEMO_MODELS)
 def litellm_schema(url, model):
-    said = litellm_asked(
+    reply = litellm_asked(
         url, model, messages=QUESTION, response_format=Length, extra_body=search(model)
     )
-    return repr(Length.model_validate_json(said.choices[0].message.content))
+    return repr(Length.model_validate_json(reply.choices[0].message.content))
 
 
 @check("litellm", "a context too long", DEMO, "demo")
@@ -386,10 +391,10 @@ def litellm_proxy(url, model):
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-    given = {"model": f"openai/{model}", "api_base": f"{url}/v1", "api_key": "none"}
+    parameters = {"model": f"openai/{model}", "api_base": f"{url}/v1", "api_key": "none"}
     config = Path(tempfile.mkdtemp()) / "config.yaml"
     key = f"sk-{os.urandom(32).hex()}"  # without one it does not start
-    models = [{"model_name": "m", "litellm_params": given}]
+    models = [{"model_name": "m", "litellm_params": parameters}]
     settings = {"model_list": models, "general_settings": {"master_key": key}}
     config.write_text(json.dumps(settings))
     program = Path(sys.executable).with_name("litellm")
@@ -426,7 +431,10 @@ for kind, path in (
         from lm_eval import simple_evaluate
 
         folder = Path(tempfile.mkdtemp())
-        rows = [json.dumps({"question": asked, "answer": said}) for asked, said in SUMS.items()]
+        rows = [
+            json.dumps({"question": question, "answer": answer})
+            for question, answer in SUMS.items()
+        ]
         (folder / "sums.jsonl").write_text("\n".join(rows))
         task = {
             "task": "sums",
@@ -452,7 +460,7 @@ for kind, path in (
             ],
             "metric_list": [{"metric": "exact_match"}],
         }
-        found = simple_evaluate(
+        results = simple_evaluate(
             model=kind,
             model_args={
                 "model": model,
@@ -463,7 +471,7 @@ for kind, path in (
             tasks=[task],
             apply_chat_template="chat" in kind,
         )
-        return f"exact_match {found['results']['sums']['exact_match,boxed']:.2f} of {len(SUMS)}"
+        return f"exact_match {results['results']['sums']['exact_match,boxed']:.2f} of {len(SUMS)}"
 
 
 @check("inspect-ai", "eval with --stop-seqs", DEMO, *SEARCHED)
@@ -475,12 +483,14 @@ def inspect_eval(url, model):
     from inspect_ai.solver import generate
 
     task = Task(
-        dataset=[Sample(input=asked, target=said) for asked, said in SUMS.items()],
+        dataset=[Sample(input=question, target=answer) for question, answer in SUMS.items()],
         solver=generate(),
         scorer=includes(),
     )
-    given = get_model(f"openai-api/tts/{model}", base_url=f"{url}/v1", api_key="none")
-    (log,) = eval(task, given, stop_seqs=["\nQuestion"], display="none", log_dir=tempfile.mkdtemp())
+    solver_model = get_model(f"openai-api/tts/{model}", base_url=f"{url}/v1", api_key="none")
+    (log,) = eval(
+        task, solver_model, stop_seqs=["\nQuestion"], display="none", log_dir=tempfile.mkdtemp()
+    )
     assert log.status == "success", log.error
     return f"accuracy {log.results.scores[0].metrics['accuracy'].value:.2f} of {len(SUMS)}"
 
@@ -489,8 +499,8 @@ def inspect_eval(url, model):
 def smol(url, model):
     from smolagents import OpenAIServerModel
 
-    asked = OpenAIServerModel(model, api_base=f"{url}/v1", api_key="none")
-    return boxed(asked(QUESTION, stop_sequences=["Observation:"], temperature=0).content)
+    answerer = OpenAIServerModel(model, api_base=f"{url}/v1", api_key="none")
+    return boxed(answerer(QUESTION, stop_sequences=["Observation:"], temperature=0).content)
 
 
 @check("dspy", "an LM with stop", DEMO, *SEARCHED)
@@ -507,16 +517,16 @@ def dspy_predict(url, model):
 
     lm = dspy.LM(f"openai/{model}", api_base=f"{url}/v1", api_key="none", cache=False)
     with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
-        found = dspy.Predict("question -> value: int, unit: str")(question="Compute 12 + 30.")
-    return f"{found.value} {found.unit}"
+        prediction = dspy.Predict("question -> value: int, unit: str")(question="Compute 12 + 30.")
+    return f"{prediction.value} {prediction.unit}"
 
 
-def pydantic_agent(url, model, api, **given):
+def pydantic_agent(url, model, api, **options):
     from pydantic_ai import Agent
     from pydantic_ai.providers.openai import OpenAIProvider
 
     kind = getattr(__import__("pydantic_ai.models.openai", fromlist=[api]), api)
-    return Agent(kind(model, provider=OpenAIProvider(f"{url}/v1", "none")), **given)
+    return Agent(kind(model, provider=OpenAIProvider(f"{url}/v1", "none")), **options)
 
 
 for api in ("OpenAIChatModel", "OpenAIResponsesModel"):
@@ -530,23 +540,23 @@ for api in ("OpenAIChatModel", "OpenAIResponsesModel"):
 
     @check("pydantic-ai-slim", f"two tools, {api}", AGENT, *AGENT_MODELS)
     def pydantic_tools(url, model, api=api):
-        agent, used = pydantic_agent(url, model, api), []
+        agent, calls = pydantic_agent(url, model, api), []
 
         @agent.tool_plain
         def add(a: int, b: int) -> int:
             """Add two numbers."""
-            used.append(("add", a, b))
+            calls.append(("add", a, b))
             return a + b
 
         @agent.tool_plain
         def double(n: int) -> int:
             """Double a number."""
-            used.append(("double", n))
+            calls.append(("double", n))
             return 2 * n
 
-        found = agent.run_sync(TASK).output
-        assert used == [("add", 2, 3), ("double", 5)], used
-        return found
+        output = agent.run_sync(TASK).output
+        assert calls == [("add", 2, 3), ("double", 5)], calls
+        return output
 
 
 @check("treequest", "AB-MCTS-A, scores from /pooling", DEMO, "demo")
@@ -555,19 +565,19 @@ def treequest_search(url, model):
 
     def posted(path, **body):
         data = json.dumps({"model": model, **body}).encode()
-        asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
-        return json.load(urllib.request.urlopen(asked))
+        request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request))
 
-    def drawn(parent):
-        told = posted("/v1/chat/completions", messages=QUESTION, max_tokens=MOST)
-        text = told["choices"][0]["message"]["content"]
+    def sample(parent):
+        completion = posted("/v1/chat/completions", messages=QUESTION, max_tokens=MOST)
+        text = completion["choices"][0]["message"]["content"]
         turns = [*QUESTION, {"role": "assistant", "content": text}]
         return text, posted("/pooling", messages=turns)["data"][0]["data"][-1][1]
 
     algorithm = treequest.ABMCTSA()
     tree = algorithm.init_tree()
     for _ in range(8):
-        tree = algorithm.step(tree, {"draw": drawn})
+        tree = algorithm.step(tree, {"draw": sample})
     ((text, score),) = treequest.top_k(tree, algorithm, k=1)
     assert 0 < score <= 1
     return boxed(text)
@@ -575,9 +585,9 @@ def treequest_search(url, model):
 
 def main() -> None:
     """Run all checks of a client."""
-    wanted, demo, agent = sys.argv[1:]
+    chosen_client, demo, agent = sys.argv[1:]
     for client, feature, kind, models, function in CHECKS:
-        if client != wanted:
+        if client != chosen_client:
             continue
         try:
             result = function(demo if models == DEMO else agent)
@@ -586,7 +596,7 @@ def main() -> None:
         except Exception as error:
             traceback.print_exc()
             result, passed = f"{type(error).__name__}: {error}", False
-        said = {
+        finding = {
             "client": client,
             "version": importlib.metadata.version(client),
             "feature": feature,
@@ -595,4 +605,4 @@ def main() -> None:
             "result": str(result)[:200],
             "passed": passed,
         }
-        print(json.dumps(said), flush=True)
+        print(json.dumps(finding), flush=True)

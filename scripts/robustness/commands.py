@@ -41,16 +41,16 @@ def run(home: Path, *arguments: object) -> str:
 
 
 def serve(
-    home: Path, deployment: str, said: Path, variables: dict[str, str]
+    home: Path, deployment: str, errors: Path, variables: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start `tts serve`, which says things in a file, and wait until it serves."""
-    with said.open("wb") as err:
+    with errors.open("wb") as err:
         serving = start(home, "serve", deployment, variables=variables, stderr=err)
     deadline = time.monotonic() + START_S
-    while b"Press Ctrl-C" not in said.read_bytes():
+    while b"Press Ctrl-C" not in errors.read_bytes():
         if serving.poll() is not None or time.monotonic() > deadline:
             serving.kill()
-            raise RuntimeError(f"tts serve failed: {said.read_text()}")
+            raise RuntimeError(f"tts serve failed: {errors.read_text()}")
         time.sleep(0.1)
     return serving
 
@@ -65,11 +65,11 @@ def processes(home: Path, name: str = "", *, place: int | None = None) -> list[p
 
     They name the home there, or run in a folder of it, as a server and its models do.
     """
-    found = []
+    processes = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         words = process.info["cmdline"] or []
         looked_at = words if place is None else words[place : place + 1]
         of_home = any(str(home) in word for word in (process.info["cwd"] or "", *words))
         if of_home and any(name in word for word in looked_at):
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes

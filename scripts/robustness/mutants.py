@@ -206,9 +206,9 @@ def recorded(work: Path, tests: Sequence[str]) -> tuple[CoverageData, dict[str, 
     data = CoverageData(str(folder / "lines"))
     data.read()
     seconds: dict[str, float] = json.loads((folder / "seconds.json").read_text())
-    if failed := [test for test, spent in seconds.items() if math.isinf(spent)]:
+    if failed := [test for test, duration in seconds.items() if math.isinf(duration)]:
         print("Left out, as they fail without a mutant:", *failed, sep="\n", flush=True)
-    return data, {test: spent for test, spent in seconds.items() if test not in failed}
+    return data, {test: duration for test, duration in seconds.items() if test not in failed}
 
 
 def tests_of(mutant: Mutant, data: CoverageData, seconds: dict[str, float]) -> list[str]:
@@ -224,13 +224,13 @@ def tests_of(mutant: Mutant, data: CoverageData, seconds: dict[str, float]) -> l
     reached = {test for line in range(first, last + 1) for test in by_line.get(line, ())}
     reached &= {"", *seconds}
     near = reached & beside if reached - {""} else beside
-    chosen: list[str] = []
+    selection: list[str] = []
     for group, most_s in ((near, NEAR_S), (reached - beside - {""}, FAR_S)):
         for test in sorted(group, key=lambda test: seconds.get(test, 0.0)):
             most_s -= seconds.get(test, 0.0)
             if most_s > 0:
-                chosen.append(test)
-    return chosen
+                selection.append(test)
+    return selection
 
 
 def main() -> None:
@@ -244,12 +244,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time [1]")
     parser.add_argument("--tests", nargs="+", default=[], help="folders or files of tests [all]")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir(), "tts-mutants"))
-    asked = parser.parse_args()
-    names = [ROOT / name / "tts" if name in SOURCE_ROOTS else ROOT / name for name in asked.modules]
+    options = parser.parse_args()
+    names = [
+        ROOT / name / "tts" if name in SOURCE_ROOTS else ROOT / name for name in options.modules
+    ]
     files = [file for name in names for file in ([name] if name.is_file() else name.rglob("*.py"))]
     every = [m for file in sorted(files) for m in mutants_of(str(file.relative_to(ROOT)))]
-    drawn = random.Random(asked.seed).sample(every, min(asked.count, len(every)))
-    data, seconds = recorded(asked.work, asked.tests)
+    sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
+    data, seconds = recorded(options.work, options.tests)
     places: queue.SimpleQueue[Path] = queue.SimpleQueue()
     table: Counter[tuple[str, str]] = Counter()
 
@@ -265,22 +267,22 @@ def main() -> None:
         finally:
             file.write_text(original, encoding="utf-8")
             places.put(copy)
-        said = "not reached" if not tests else "noticed" if status else "survived"
-        table[mutant.module.split("/tts/")[1].split("/")[0], said] += 1
-        print(f"{said}\n{mutant.diff()}", flush=True)
+        outcome = "not reached" if not tests else "noticed" if status else "survived"
+        table[mutant.module.split("/tts/")[1].split("/")[0], outcome] += 1
+        print(f"{outcome}\n{mutant.diff()}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        for number in range(asked.jobs):
+        for number in range(options.jobs):
             place = Path(folder) / str(number)
             place.mkdir()
             places.put(copied(place))
-        with ThreadPoolExecutor(asked.jobs) as pool:
-            list(pool.map(trial, drawn))
-    print(f"\nseed {asked.seed}, {len(drawn)} of {len(every)} mutants\n")
-    for (package, said), count in sorted(table.items()):
-        print(f"{package:16} {said:12} {count:5}")
-    noticed = sum(count for (_, said), count in table.items() if said == "noticed")
-    print(f"{'all':16} {'noticed':12} {noticed:5} {noticed / max(1, len(drawn)):.1%}")
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(trial, sample))
+    print(f"\nseed {options.seed}, {len(sample)} of {len(every)} mutants\n")
+    for (package, outcome), count in sorted(table.items()):
+        print(f"{package:16} {outcome:12} {count:5}")
+    noticed = sum(count for (_, outcome), count in table.items() if outcome == "noticed")
+    print(f"{'all':16} {'noticed':12} {noticed:5} {noticed / max(1, len(sample)):.1%}")
 
 
 if __name__ == "__main__":

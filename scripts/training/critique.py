@@ -66,13 +66,13 @@ def judged(rng: random.Random, trace: Trace) -> tuple[str, str]:
 
     The steps before it stand in paragraphs or in lines, so that a prompt may do either.
     """
-    told = min(trace.first_wrong() + 1, len(trace.steps))
-    end = told if rng.random() < 0.5 else rng.randint(1, told)
+    count = min(trace.first_wrong() + 1, len(trace.steps))
+    end = count if rng.random() < 0.5 else rng.randint(1, count)
     steps = trace.steps[:end]
-    asked = user_turn(trace.question, steps, rng.choice(("\n", STEP_DELIMITER)))
+    turn = user_turn(trace.question, steps, rng.choice(("\n", STEP_DELIMITER)))
     if rng.random() < 0.5:
-        asked = asked.replace(2 * STEP_DELIMITER, STEP_DELIMITER)  # nothing before a first step
-    return asked, critique(trace.chain, end - 1, steps[-1])
+        turn = turn.replace(2 * STEP_DELIMITER, STEP_DELIMITER)  # nothing before a first step
+    return turn, critique(trace.chain, end - 1, steps[-1])
 
 
 def made_up(rng: random.Random) -> Trace:
@@ -92,16 +92,16 @@ def as_thinking(tokenizer: Tokenizer) -> dict[str, Tensor]:
     """The weights of demo-thinking, which works sums out alike, for the tokens of a tokenizer."""
     weights = LlamaForCausalLM.from_pretrained(THINKING, dtype=torch.float32).state_dict()
     before = Tokenizer.from_file(str(THINKING / "tokenizer.json"))
-    known = weights["model.embed_tokens.weight"]
-    rows = torch.randn_like(known) * known.std()
+    weights_before = weights["model.embed_tokens.weight"]
+    rows = torch.randn_like(weights_before) * weights_before.std()
     for token, at in tokenizer.get_vocab().items():
         if (was := before.token_to_id(token)) is not None:
-            rows[at] = known[was]
-    found: dict[str, torch.Tensor] = weights | {
+            rows[at] = weights_before[was]
+    new_weights: dict[str, torch.Tensor] = weights | {
         "model.embed_tokens.weight": rows,
         "lm_head.weight": rows,
     }
-    return found
+    return new_weights
 
 
 def judge(model: LlamaForCausalLM, codec: text.Codec, traces: Sequence[Trace]) -> None:
@@ -111,11 +111,11 @@ def judge(model: LlamaForCausalLM, codec: text.Codec, traces: Sequence[Trace]) -
         for trace in traces
         for end in range(min(trace.first_wrong() + 1, len(trace.steps)))
     ]
-    said = models.sampled(model, codec, [asked for asked, _ in steps], 1, 0.0, tokens=48)
+    critiques = models.sampled(model, codec, [turn for turn, _ in steps], 1, 0.0, tokens=48)
     for name, kind in (("right", True), ("first wrong", False)):
         verdicts = [
-            written[0][-1].rpartition("\n")[2]
-            for written, (_, right) in zip(said, steps, strict=True)
+            texts[0][-1].rpartition("\n")[2]
+            for texts, (_, right) in zip(critiques, steps, strict=True)
             if right == kind
         ]
         shares = [f"{verdicts.count(v) / len(verdicts):.1%} {v}" for v in ("right", "wrong")]
@@ -134,7 +134,7 @@ def make_critic(seed: int, schedule: Schedule) -> tuple[LlamaForCausalLM, text.C
     own = own_attempts(rng, chains)
 
     def rows(step: int) -> list[Row]:
-        """Those of about one length, to pad little."""
+        """Rows of about one length, to pad little."""
         rng = random.Random(f"critique/{seed}/{step}")
         examples = [
             judged(rng, made_up(rng) if rng.random() < 0.5 else rng.choice(own))
@@ -142,8 +142,8 @@ def make_critic(seed: int, schedule: Schedule) -> tuple[LlamaForCausalLM, text.C
         ]
         at = rng.randrange(4) * ROWS
         return [
-            learned(codec.prompt(asked), [*codec.question(said), codec.eot])
-            for asked, said in sorted(examples, key=lambda pair: len(pair[0]))[at : at + ROWS]
+            learned(codec.prompt(turn), [*codec.question(text), codec.eot])
+            for turn, text in sorted(examples, key=lambda pair: len(pair[0]))[at : at + ROWS]
         ]
 
     model = models.train_language_model(

@@ -57,8 +57,8 @@ def checked_trace(chain: Chain, question: str, steps: Sequence[str]) -> Trace:
     """Any solution attempt, checked exactly; after the first wrong step there is no telling."""
     steps = tuple(steps)
     wrong = first_wrong_step(chain, steps)
-    told = len(steps) if wrong is None else wrong + 1
-    expected = [right_steps(chain, i) if i < told else None for i in range(len(steps))]
+    count = len(steps) if wrong is None else wrong + 1
+    expected = [right_steps(chain, i) if i < count else None for i in range(len(steps))]
     return Trace(chain, question, steps, tuple(expected))
 
 
@@ -124,14 +124,14 @@ def wrong_trace(
         right = _try_apply(op, v, b)
         form = rng.choice(STEP_FORMS)
         bad = i == first if first is not None else rng.random() < rate
-        written = _wrong_step(rng, task, chain, i, v) if bad or right is None else (op, v, b, right)
-        steps.append(render_step(i + 1, *written, form))
+        parts = _wrong_step(rng, task, chain, i, v) if bad or right is None else (op, v, b, right)
+        steps.append(render_step(i + 1, *parts, form))
         expected.append(None if right is None else _forms(i + 1, op, v, b, right))
-        v = written[-1]
+        v = parts[-1]
     last = len(chain.ops)
     bad = last == first if first is not None else rng.random() < rate
-    said = _wrong_answer(rng, task, chain, v) if bad else v
-    steps.append(render_final(said))
+    answer = _wrong_answer(rng, task, chain, v) if bad else v
+    steps.append(render_final(answer))
     expected.append((render_final(v),))
     return Trace(chain, random_question(rng, chain), tuple(steps), tuple(expected))
 
@@ -212,10 +212,10 @@ def dialogue(codec: Codec, trace: Trace) -> Dialogue:
             ids.append(codec.user)
             flaws.append(IGNORE)
             learn.append(False)
-        said = codec.step(step)
-        flaws += step_flaws(codec, said, right)
-        learn += [i < first_wrong] * len(said)
-        ids += [*said, codec.eot, codec.assistant, codec.plus, codec.eot]
+        ids_of_step = codec.step(step)
+        flaws += step_flaws(codec, ids_of_step, right)
+        learn += [i < first_wrong] * len(ids_of_step)
+        ids += [*ids_of_step, codec.eot, codec.assistant, codec.plus, codec.eot]
         flaws += [IGNORE] * 4
         learn += [False] * 4
         label_at.append(len(ids) - 3)
@@ -224,22 +224,22 @@ def dialogue(codec: Codec, trace: Trace) -> Dialogue:
     return Dialogue(ids[:-2], label_at, labels, first_wrong, flaws[:-2], learn[:-2])
 
 
-def step_flaws(codec: Codec, said: list[int], right: tuple[str, ...] | None) -> list[int]:
+def step_flaws(codec: Codec, ids_of_step: list[int], right: tuple[str, ...] | None) -> list[int]:
     """Per token of a step: 0 up to the first token that no right text shares, which is 1."""
     if right is None:
-        return [IGNORE] * len(said)
+        return [IGNORE] * len(ids_of_step)
     shared = 0
     for text in right:
         ids = codec.step(text)
-        if ids == said:
-            return [0] * len(said)
+        if ids == ids_of_step:
+            return [0] * len(ids_of_step)
         same = 0
-        while same < min(len(ids), len(said)) and ids[same] == said[same]:
+        while same < min(len(ids), len(ids_of_step)) and ids[same] == ids_of_step[same]:
             same += 1
         shared = max(shared, same)
-    if shared >= len(said):  # cut short: every token is fine, the end is not
-        return [0] * len(said)
-    return [0] * shared + [1] + [IGNORE] * (len(said) - shared - 1)
+    if shared >= len(ids_of_step):  # cut short: every token is fine, the end is not
+        return [0] * len(ids_of_step)
+    return [0] * shared + [1] + [IGNORE] * (len(ids_of_step) - shared - 1)
 
 
 @dataclass(frozen=True)
@@ -298,9 +298,9 @@ def solution_rows(
     return rows
 
 
-def learned(prompt: list[int], written: list[int]) -> Row:
+def learned(prompt: list[int], text_ids: list[int]) -> Row:
     """What is written after a prompt, to be learnt."""
-    return [*prompt, *written], [False] * len(prompt) + [True] * len(written)
+    return [*prompt, *text_ids], [False] * len(prompt) + [True] * len(text_ids)
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

@@ -84,8 +84,8 @@ def make_generator(run: Run) -> None:
     """Stage generator: stops while the model still makes enough mistakes."""
     codec, task, recipe = run.codec(), run.recipe.task, run.recipe
     rng = run.rng("validation")
-    held = [training_chain(task, rng, 2 + i % 9) for i in range(180)]
-    problems = [(chain, task.question_of(chain)) for chain in held]
+    chains = [training_chain(task, rng, 2 + i % 9) for i in range(180)]
+    problems = [(chain, task.question_of(chain)) for chain in chains]
 
     def rows(step: int) -> list[data.Row]:
         rng = run.rng("generator", step)
@@ -156,16 +156,16 @@ class Judge(nn.Module):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = models.hidden(self.llama, batch.ids)
             learn = batch.learn[:, 1:]
-            said = self.llama.lm_head(hidden[:, :-1][learn])
+            word_logits = self.llama.lm_head(hidden[:, :-1][learn])
             judged = self.llama.lm_head(hidden[batch.label_rows, batch.label_columns])
-            told = batch.flaws != data.IGNORE
-            flawed = self.flaw(hidden[told])[:, 0]
-        loss_said = F.cross_entropy(said.float(), batch.ids[:, 1:][learn])
+            has_flaw = batch.flaws != data.IGNORE
+            flawed = self.flaw(hidden[has_flaw])[:, 0]
+        loss_said = F.cross_entropy(word_logits.float(), batch.ids[:, 1:][learn])
         words = torch.where(batch.labels == 1, codec.plus, codec.minus)
         each = F.cross_entropy(judged.float(), words, reduction="none")
         loss_label = (each * batch.weights).sum() / batch.weights.sum()
         loss_flaw = F.binary_cross_entropy_with_logits(
-            flawed.float(), batch.flaws[told].float(), pos_weight=torch.tensor(5.0)
+            flawed.float(), batch.flaws[has_flaw].float(), pos_weight=torch.tensor(5.0)
         )
         right = (judged[:, codec.plus] > judged[:, codec.minus]) == (batch.labels == 1)
         first = batch.weights == 1.0

@@ -80,9 +80,9 @@ def train_language_model(
     print(f"{name}: {model.num_parameters():,} parameters", flush=True)
 
     def losses(step: int) -> Losses:
-        drawn = rows(step)
-        ids = padded([said for said, _ in drawn], 0)
-        learn = padded([learnt for _, learnt in drawn], False)[:, 1:]
+        batch = rows(step)
+        ids = padded([row for row, _ in batch], 0)
+        learn = padded([learn_row for _, learn_row in batch], False)[:, 1:]
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = model.lm_head(hidden(model, ids[:, :-1])[learn])
         return {"loss": F.cross_entropy(logits.float(), ids[:, 1:][learn])}
@@ -106,11 +106,11 @@ def save(model: LlamaForCausalLM, folder: Path, codec: Codec) -> None:
     save_file(stored, file, metadata={"format": "pt"})
     file.chmod(0o644)  # safetensors makes it readable by its owner only
     ends = {"bos_token_id": codec.bos, "eos_token_id": codec.eot, "pad_token_id": codec.pad}
-    kept = {k: v for k, v in config.to_dict().items() if k not in _OF_TRANSFORMERS}
-    kept |= {"architectures": ["LlamaForCausalLM"], "rope_theta": ROPE_THETA}
-    kept |= {"torch_dtype": "bfloat16", **ends}
+    settings = {k: v for k, v in config.to_dict().items() if k not in _OF_TRANSFORMERS}
+    settings |= {"architectures": ["LlamaForCausalLM"], "rope_theta": ROPE_THETA}
+    settings |= {"torch_dtype": "bfloat16", **ends}
     generation = {**ends, "do_sample": True, "temperature": 0.8}
-    for name, value in (("config.json", kept), ("generation_config.json", generation)):
+    for name, value in (("config.json", settings), ("generation_config.json", generation)):
         text = json.dumps(value, indent=2, sort_keys=True)
         (folder / name).write_text(text + "\n", encoding="utf-8")
 
@@ -125,7 +125,7 @@ def sampled(
     tokens: int = 200,
     rows: int = 256,
 ) -> list[list[list[str]]]:
-    """So many solutions of each question, as the texts of their steps; torch's seed draws them."""
+    """Sampled solutions of each question, as the texts of their steps; torch's seed draws them."""
     prompts = [codec.prompt(question) for question in questions for _ in range(count)]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     out: list[list[str]] = [[] for _ in prompts]
@@ -142,11 +142,11 @@ def sampled(
         width = max(len(prompts[i]) for i in part)
         missing = torch.tensor([[width - len(prompts[i])] for i in part])
         ids = torch.tensor([[codec.pad] * (width - len(prompts[i])) + prompts[i] for i in part])
-        seen = (torch.arange(width) >= missing).long()
-        written = model.generate(ids, attention_mask=seen, generation_config=config)
-        for i, row in zip(part, written[:, width:].tolist(), strict=True):
-            said = row[: row.index(codec.eot)] if codec.eot in row else row
-            out[i] = codec.decode(said).split(STEP_DELIMITER)
+        mask = (torch.arange(width) >= missing).long()
+        outputs = model.generate(ids, attention_mask=mask, generation_config=config)
+        for i, row in zip(part, outputs[:, width:].tolist(), strict=True):
+            ids_of_row = row[: row.index(codec.eot)] if codec.eot in row else row
+            out[i] = codec.decode(ids_of_row).split(STEP_DELIMITER)
     return [out[i : i + count] for i in range(0, len(out), count)]
 
 
@@ -158,7 +158,7 @@ def attempts(
     temperature: float = 0.8,
     tokens: int = 200,
 ) -> list[Trace]:
-    """So many sampled solutions of each chain in its wording, checked exactly."""
+    """Sampled solutions of each chain in its wording, checked exactly."""
     groups = sampled(model, codec, [q for _, q in problems], count, temperature, tokens)
     return [
         checked_trace(chain, question, steps)

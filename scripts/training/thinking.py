@@ -72,7 +72,7 @@ def make_tokenizer(seed: int) -> Tokenizer:
 
 
 class Codec(text.Codec):
-    """That of the demo pair with a prompt that ends inside the scratch, or behind an empty one."""
+    """Codec of the demo pair with a prompt that ends inside the scratch, or behind an empty one."""
 
     closed = False
 
@@ -85,10 +85,10 @@ class Codec(text.Codec):
         """See text.Codec."""
         return [*super().prompt(question), self.opens, *(self.closing if self.closed else [])]
 
-    def thought(self, written: str) -> list[int]:
+    def thought(self, text_of_thought: str) -> list[int]:
         """Ids of a scratch with its end."""
         ids: list[int] = []
-        for paragraph in written.split(STEP_DELIMITER):
+        for paragraph in text_of_thought.split(STEP_DELIMITER):
             ids += [*self._cached(paragraph), self.delimiter]
         return [*ids[:-1], self.closes, self.delimiter]
 
@@ -115,8 +115,8 @@ def make_generator(seed: int, schedule: Schedule) -> tuple[LlamaForCausalLM, Cod
     """Train until enough samples are right, while enough are wrong for a verifier to find."""
     codec = Codec(make_tokenizer(seed))
     rng = random.Random(f"thinking/validation/{seed}")
-    held = [training_chain(DEMO, rng, 2 + i % 9) for i in range(90)]
-    problems = [(chain, DEMO.question_of(chain)) for chain in held]
+    chains = [training_chain(DEMO, rng, 2 + i % 9) for i in range(90)]
+    problems = [(chain, DEMO.question_of(chain)) for chain in chains]
 
     def rows(step: int) -> list[Row]:
         return dialogues(codec, random.Random(f"thinking/{seed}/{step}"))

@@ -63,33 +63,33 @@ def train(
     rates = [[group["lr"] for group in opt.param_groups] for opt in opts]
     average = {key: value.clone() for key, value in model.state_dict().items()}
     started = time.monotonic()
-    shown: dict[str, float] = {}
-    for done in range(1, schedule.steps + 1):
+    sums: dict[str, float] = {}
+    for number in range(1, schedule.steps + 1):
         for opt, base in zip(opts, rates, strict=True):
             opt.zero_grad()
             for group, rate in zip(opt.param_groups, base, strict=True):
-                group["lr"] = rate * schedule.factor(done - 1)
-        found = losses(done - 1)
-        torch.autograd.backward(found["loss"])
+                group["lr"] = rate * schedule.factor(number - 1)
+        step_losses = losses(number - 1)
+        torch.autograd.backward(step_losses["loss"])
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()
-        decay = min(schedule.average, done / (done + 9))
+        decay = min(schedule.average, number / (number + 9))
         for key, value in model.state_dict().items():
             average[key].lerp_(value, 1 - decay)
-        for key, value in found.items():
-            shown[key] = shown.get(key, 0.0) + value.item()
-        if done % 50 == 0:
-            text = ", ".join(f"{key} {value / 50:.4f}" for key, value in shown.items())
-            spent = time.monotonic() - started
-            left = spent * (schedule.steps - done) / done
+        for key, value in step_losses.items():
+            sums[key] = sums.get(key, 0.0) + value.item()
+        if number % 50 == 0:
+            text = ", ".join(f"{key} {value / 50:.4f}" for key, value in sums.items())
+            seconds = time.monotonic() - started
+            seconds_left = seconds * (schedule.steps - number) / number
             print(
-                f"{name}: step {done}/{schedule.steps}, {text}, {spent:.0f} s, "
-                f"at most {left:.0f} s to go",
+                f"{name}: step {number}/{schedule.steps}, {text}, {seconds:.0f} s, "
+                f"at most {seconds_left:.0f} s to go",
                 flush=True,
             )
-            shown = {}
-            if stop(done, average):
+            sums = {}
+            if stop(number, average):
                 break
     return average
 

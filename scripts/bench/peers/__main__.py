@@ -107,32 +107,32 @@ def main() -> None:
     parser.add_argument("--server", choices=("triton", "embedded"), nargs="+", default=["triton"])
     parser.add_argument("--variant", nargs="+", default=["eager-fp32-32", "eager-bf16-32"])
     parser.add_argument("--rows", type=Path, metavar="FILE", default=FOLDER / "rows.jsonl")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
-        measure(parts[asked.part](asked, stack), asked)
-    rows = [json.loads(line) for line in asked.rows.read_text().splitlines()]
-    same = {"part": asked.part, "problems": asked.problems}
+        measure(parts[options.part](options, stack), options)
+    rows = [json.loads(line) for line in options.rows.read_text().splitlines()]
+    same = {"part": options.part, "problems": options.problems}
     print_table([row for row in rows if same.items() <= row.items()])
 
 
-def measure(peers: Sequence[Peer], asked: argparse.Namespace) -> None:
+def measure(peers: Sequence[Peer], options: argparse.Namespace) -> None:
     """Every system in every round, forwards and backwards, after one that is not counted."""
-    problems = load_problems("demo", limit=asked.problems, seed=0)
-    peers = [peer for peer in peers if not asked.case or peer.case in asked.case]
-    for turn in range(asked.rounds + 1):
-        seed, chosen = asked.seed + turn - 1, problems if turn else problems[:WARM]
+    problems = load_problems("demo", limit=options.problems, seed=0)
+    peers = [peer for peer in peers if not options.case or peer.case in options.case]
+    for turn in range(options.rounds + 1):
+        seed, batch = options.seed + turn - 1, problems if turn else problems[:WARM]
         for peer in peers[:: 1 if seed % 2 else -1]:
             with Meter(peer.processes) as meter:
-                wall, answers = peer.solve(seed, [each.question for each in chosen], meter)
-            right = sum(a == each.answer for a, each in zip(answers, chosen, strict=True))
-            row = {"part": asked.part, "case": peer.case, "system": peer.name, "seed": seed}
-            row["problems"] = len(chosen)
+                wall, answers = peer.solve(seed, [each.question for each in batch], meter)
+            right = sum(a == each.answer for a, each in zip(answers, batch, strict=True))
+            row = {"part": options.part, "case": peer.case, "system": peer.name, "seed": seed}
+            row["problems"] = len(batch)
             row |= {"wall s": wall, "CPU s": meter.cpu_s, "MiB": meter.mib, "right": right}
             print(line := json.dumps(row), file=sys.stderr, flush=True)
             if turn:
-                with asked.rows.open("a") as file:
+                with options.rows.open("a") as file:
                     file.write(f"{line}\n")
 
 
@@ -140,12 +140,14 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """A row for each system of each case; wall times are compared with the first's of the round."""
     names, count = ("wall s", "CPU s", "MiB"), rows[0]["problems"]
     title = f"{count} problems, n={N}; {machine()}"
-    table = table_of(title, "case", "system", *names, "right, %", "wall / ours", left={"system"})
-    known: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    table = table_of(
+        title, "case", "system", *names, "right, %", "wall / ours", left_aligned={"system"}
+    )
+    rounds_of: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
-        known[row["case"], row["system"]][row["seed"]] = row
-    for (case, system), rounds in known.items():
-        ours = next(own for (other, _), own in known.items() if other == case)
+        rounds_of[row["case"], row["system"]][row["seed"]] = row
+    for (case, system), rounds in rounds_of.items():
+        ours = next(own for (other, _), own in rounds_of.items() if other == case)
         ratios = [each["wall s"] / ours[s]["wall s"] for s, each in rounds.items() if s in ours]
         cells = [spread_of([each[name] for each in rounds.values()], 1) for name in names]
         share = sum(each["right"] for each in rounds.values()) / len(rounds) / count
@@ -155,7 +157,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     Console(width=160).print(table)
 
 
-def in_process(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+def in_process(options: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     """search-and-learn beside ours."""
     checkout = FOLDER / "search-and-learn"
     if not checkout.is_dir():
@@ -163,21 +165,21 @@ def in_process(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
         subprocess.run(["git", "-C", checkout, "checkout", COMMIT], check=True)
     python = environment(*VLLM, more=["--with-editable", checkout])
     cases = ("beam-search", "dvts")
-    peers = [ours(case, "demo", "--server", own) for case in cases for own in asked.server]
-    peers.append(ours(cases[0], "demo", "--server", asked.server[0], "--schedule", "lockstep"))
+    peers = [ours(case, "demo", "--server", own) for case in cases for own in options.server]
+    peers.append(ours(cases[0], "demo", "--server", options.server[0], "--schedule", "lockstep"))
     workers: dict[str, Process] = {}
-    for variant in asked.variant:
+    for variant in options.variant:
         mode, kind, batch = variant.split("-")
         if mode not in workers:
             words: Words = [python, "-P", WORKERS / "sal.py", *PAIR, mode]
             workers[mode] = stack.enter_context(working(words))
-        for case, at_once in zip(cases, (1, asked.at_once), strict=True):
+        for case, at_once in zip(cases, (1, options.at_once), strict=True):
             question = {"case": case, "at_once": at_once, "type": kind, "batch": int(batch)}
             peers.append(theirs(f"search-and-learn, {variant}", workers[mode], question))
     return peers
 
 
-def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+def on_vllm(options: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     """its_hub and optillm beside ours, in front of vLLM's server."""
     python, template = environment(*VLLM), FOLDER / "template.jinja"
     template.write_text(TEMPLATE)
@@ -195,7 +197,7 @@ def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     beside.write_text(yaml.safe_dump(spec))
     subprocess.run([sys.executable, "-c", TTS, "build-engines", beside], check=True)
     worker = stack.enter_context(working([python, "-P", WORKERS / "its.py", PAIR[1]]))
-    asking = {"address": address, "at_once": asked.at_once}
+    asking = {"address": address, "at_once": options.at_once}
     peers = [theirs("its_hub", worker, asking | {"case": case}, server) for case in ITS_HUB]
     bare: Words = [python, "-P", WORKERS / "its.py", PAIR[1], "--pooling", proxy]  # no verifier
     asker = stack.enter_context(working(bare))
@@ -206,13 +208,13 @@ def on_vllm(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     return [*(ours(each.case, beside, *how, on=[server]) for each in peers), *peers]
 
 
-def on_gateway(asked: argparse.Namespace, stack: ExitStack) -> list[Peer]:
+def on_gateway(options: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     """its_hub on our gateway, beside the gateway's own searches."""
     words: Words = [sys.executable, "-c", TTS, "gateway", "demo", "--server", "embedded"]
     server, address = stack.enter_context(started("gateway", words))
     asker: Words = [environment(*VLLM), "-P", WORKERS / "its.py", PAIR[1], "--pooling", address]
     worker = stack.enter_context(working(asker))
-    peers, asking = [], {"address": address, "at_once": asked.at_once}
+    peers, asking = [], {"address": address, "at_once": options.at_once}
     for case in ITS_HUB:
         asking |= {"case": case, "body": {"model": f"demo:{case}"}}
         peers.append(theirs("tts gateway", worker, dict(asking), server))
@@ -243,8 +245,8 @@ def theirs(name: str, worker: Process, question: Mapping[str, Any], *servers: Pr
     def solve(seed: int, problems: Sequence[str], _: Meter) -> Solved:
         more = {"problems": problems, "n": N, "seed": seed, "width": WIDTH}
         answer = ask(worker, {**question, **more})
-        found = [re.findall(r"\\boxed\{\s*(-?\d+)\s*\}", text) for text in answer["solved"]]
-        return answer["wall_s"], [each[-1] if each else None for each in found]
+        boxes = [re.findall(r"\\boxed\{\s*(-?\d+)\s*\}", text) for text in answer["solved"]]
+        return answer["wall_s"], [each[-1] if each else None for each in boxes]
 
     name += f", {question['at_once']} at a time"
     return Peer(question["case"], name, solve, [worker, *servers])
@@ -254,7 +256,7 @@ class Meter:
     """Lets processes go on; their processor seconds, and most memory (PSS), in a block."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
-        """Of these and of what they have started."""
+        """Measures these processes and what they have started."""
         self._halted = [psutil.Process(each.pid) for each in processes]
         self._seen = list(self._halted)
         self._over = threading.Event()
@@ -288,24 +290,24 @@ class Meter:
                     time.sleep(0.02)
                 self._seen.append(process)
                 self.cpu_s -= cpu_s(family_of(process)) + sum(process.cpu_times()[2:4])
-                _, status, used = os.wait4(command.pid, 0)
+                _, status, usage = os.wait4(command.pid, 0)
             except KeyboardInterrupt:
                 command.terminate()
                 command.wait()
                 raise
             command.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu_s += used.ru_utime + used.ru_stime
+        self.cpu_s += usage.ru_utime + usage.ru_stime
         assert not command.returncode, words
 
     def _look(self) -> None:
         while not self._over.wait(0.25):
-            found = 0
+            kib = 0
             for process in self._seen:
                 with suppress(psutil.NoSuchProcess, OSError):
                     for each in family_of(process):
                         rolled = Path(f"/proc/{each.pid}/smaps_rollup").read_text()
-                        found += int(rolled.partition("\nPss:")[2].split()[0])
-            self.mib = max(self.mib, found / 1024)
+                        kib += int(rolled.partition("\nPss:")[2].split()[0])
+            self.mib = max(self.mib, kib / 1024)
 
 
 def families(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
@@ -343,8 +345,8 @@ def ask(process: Process, question: Mapping[str, object] | None = None) -> dict[
 def started(name: str, words: Words) -> Iterator[tuple[Process, str]]:
     """A server and its address, halted when it answers."""
     port, log = free_port(), FOLDER / f"{name}.log"
-    given = [*words, "--port", str(port)]
-    with serving(given, port, log, start_s=300, variables=VARIABLES) as process:
+    command = [*words, "--port", str(port)]
+    with serving(command, port, log, start_s=300, variables=VARIABLES) as process:
         Meter([process]).halt()
         yield process, f"http://127.0.0.1:{port}"
 

@@ -58,7 +58,7 @@ class System:
     port: int
     model: str
     process: psutil.Process | None
-    """That of a command, halted while it is not asked."""
+    """The process of a command, halted while it gets no requests."""
 
     def halt(self, number: signal.Signals) -> None:
         """Halt it with all that it has started, or let it go on."""
@@ -82,31 +82,31 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
     parser.add_argument("--chat", action="store_true", help="messages in place of prompts")
     parser.add_argument("--json", type=Path, default=Path("rows.jsonl"), help="the file of rows")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that it has started
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tts-servers-")))
-        behind = asked.behind and begun("behind", asked.behind, "", folder, stack)
+        behind = options.behind and start_system("behind", options.behind, "", folder, stack)
         url = f"http://127.0.0.1:{behind.port}" if behind else ""
-        named = [each.partition("=") for each in asked.systems]
-        systems = [begun(name, what, url, folder, stack) for name, _, what in named]
-        words = texts_of(asked.tokenizer) if systems else []
-        asked.json.touch()
+        pairs = [each.partition("=") for each in options.systems]
+        systems = [start_system(name, what, url, folder, stack) for name, _, what in pairs]
+        words = texts_of(options.tokenizer) if systems else []
+        options.json.touch()
         for system in systems:
-            measured(system, "8x2", words, asked, -1)  # what is learnt at the first requests
+            measured(system, "8x2", words, options, -1)  # what is learnt at the first requests
             system.halt(signal.SIGSTOP)
-        for turn in range(asked.rounds):
-            for cell in asked.cells.split(","):
+        for turn in range(options.rounds):
+            for cell in options.cells.split(","):
                 for system in systems[:: -1 if turn % 2 else 1]:
                     system.halt(signal.SIGCONT)
-                    row = measured(system, cell, words, asked, turn)
+                    row = measured(system, cell, words, options, turn)
                     system.halt(signal.SIGSTOP)
-                    with asked.json.open("a", encoding="utf-8") as file:
+                    with options.json.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
-    print_rows([json.loads(line) for line in asked.json.read_text().splitlines()])
+    print_rows([json.loads(line) for line in options.json.read_text().splitlines()])
 
 
-def begun(name: str, what: str, behind: str, folder: Path, stack: ExitStack) -> System:
+def start_system(name: str, what: str, behind: str, folder: Path, stack: ExitStack) -> System:
     """A system, once it names its model."""
     what = what.format(port=(port := free_port()), behind=behind)
     process = None
@@ -132,18 +132,18 @@ def texts_of(tokenizer: Path) -> list[str]:
 
 
 def measured(
-    system: System, cell: str, words: Sequence[str], asked: argparse.Namespace, turn: int
+    system: System, cell: str, words: Sequence[str], options: argparse.Namespace, turn: int
 ) -> dict[str, Any]:
     """Ask a system, and what it took: a row."""
     length, kind, level = re.fullmatch(r"(\d+)([xs])(\d+)", cell).groups()  # type: ignore[union-attr]
-    draw = random.Random(f"{asked.seed} {turn} {cell}")
-    count = int(level) * asked.requests
+    draw = random.Random(f"{options.seed} {turn} {cell}")
+    count = int(level) * options.requests
     prompts = ["".join(draw.choices(words, k=int(length))) for _ in range(count)]
     if kind == "s":
         prompts = prompts[:1] * count
     same = {
         "model": system.model,
-        "max_tokens": asked.tokens,
+        "max_tokens": options.tokens,
         "temperature": 0.8,
         "ignore_eos": True,
         "stream": True,
@@ -152,30 +152,32 @@ def measured(
     bodies = []
     for seed, text in enumerate(prompts):
         chat = {"messages": [{"role": "user", "content": text}]}
-        own = chat if asked.chat else {"prompt": text}
+        own = chat if options.chat else {"prompt": text}
         bodies.append(json.dumps(same | own | {"seed": seed}))
-    path = "/v1/chat/completions" if asked.chat else "/v1/completions"
+    path = "/v1/chat/completions" if options.chat else "/v1/completions"
     task = Task(system.port, path, int(level), bodies)
     family = family_of(system.process) if system.process else []
     before = cpu_s(family)
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, FOLDER / "clients.py"],
         input=msgspec.json.encode(task),
         stdout=subprocess.PIPE,
         check=True,
     ).stdout
-    outcome = msgspec.json.decode(said, type=Outcome)
+    outcome = msgspec.json.decode(output, type=Outcome)
     for failure in outcome.failures[:2]:
         print(f"{system.name}, {cell}: {failure}", file=sys.stderr)
     memory = [each.memory_full_info() for each in family]
-    tokens = sum(each.tokens for each in outcome.seen)
-    between = [(e.whole - e.first) / (e.tokens - 1) for e in outcome.seen if e.tokens > 1]
+    tokens = sum(each.tokens for each in outcome.answered_requests)
+    between = [
+        (e.whole - e.first) / (e.tokens - 1) for e in outcome.answered_requests if e.tokens > 1
+    ]
     return {
         "system": system.name,
         "cell": cell,
-        "round": f"{asked.seed}, {turn}",
+        "round": f"{options.seed}, {turn}",
         "tokens_s": tokens / outcome.wall_s,
-        "first_ms": [1000 * each.first for each in outcome.seen],
+        "first_ms": [1000 * each.first for each in outcome.answered_requests],
         "between_ms": [1000 * each for each in between],
         "cpu_ms": 1000 * (cpu_s(family) - before) / tokens if tokens else 0.0,
         "pss_mib": sum(each.pss for each in memory) / 2**20,
@@ -192,7 +194,7 @@ def print_rows(rows: Sequence[dict[str, Any]]) -> None:
     table = table_of(
         "Servers", "cell", "system", "tokens/s", "first token ms p50", "p99", "per token ms p50",
         "p99", "CPU ms/token", "PSS MiB", "RSS MiB", "failed", "first system's tokens/s over its",
-        left={"cell", "system"},
+        left_aligned={"cell", "system"},
     )  # fmt: skip
     for cell, systems in cells.items():
         first = next(iter(systems.values()))

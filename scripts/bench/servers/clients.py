@@ -16,7 +16,7 @@ import msgspec
 _TEXT = re.compile(rb'"(?:content|text)": ?"[^"]')
 _TOKENS = re.compile(rb'"completion_tokens": ?([0-9]+)')
 _ENDS = b"\r\n0\r\n\r\n", b"data: [DONE]\n\n"
-"""Of the chunks of an answer, and of one without chunks."""
+"""Ends of an answer in chunks, and of one without."""
 _TIMEOUT_S = 300.0
 
 
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct):
     """All requests of a task."""
 
     wall_s: float
-    seen: list[Seen]
+    answered_requests: list[Seen]
     failures: list[str]
 
 
@@ -51,7 +51,7 @@ async def ask(task: Task, body: bytes) -> Seen:
     """Send a request over a connection of its own, and read its answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", task.port, limit=1 << 20)
     try:
-        sent = time.perf_counter()
+        sent_at = time.perf_counter()
         writer.write(
             b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (task.path.encode(), len(body), body)
@@ -67,26 +67,28 @@ async def ask(task: Task, body: bytes) -> Seen:
         if not first:
             raise ConnectionError("an answer without text")
         tokens = _TOKENS.findall(data)
-        return Seen(first - sent, time.perf_counter() - sent, int(tokens[-1]) if tokens else 0)
+        return Seen(
+            first - sent_at, time.perf_counter() - sent_at, int(tokens[-1]) if tokens else 0
+        )
     finally:
         writer.close()
 
 
 async def carry_out(task: Task) -> Outcome:
     """Send the requests of a task."""
-    outcome, left = Outcome(0.0, [], []), iter(task.bodies)
+    outcome, rest = Outcome(0.0, [], []), iter(task.bodies)
 
     async def work() -> None:
-        for body in left:
+        for body in rest:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    outcome.seen.append(await ask(task, body.encode()))
+                    outcome.answered_requests.append(await ask(task, body.encode()))
             except OSError as error:  # of a connection, or no answer in time
                 outcome.failures.append(str(error)[:500] or "no answer in time")
 
-    begun = time.perf_counter()
+    began = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(task.in_flight)))
-    outcome.wall_s = time.perf_counter() - begun
+    outcome.wall_s = time.perf_counter() - began
     return outcome
 
 

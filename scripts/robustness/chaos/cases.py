@@ -70,7 +70,7 @@ def draw(number: int, seed: int, faults: Sequence[str]) -> Case:
 
 def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
     """Carry a case out; its files are in `around.cases`. What is frozen is so for `freeze_s`."""
-    fault, rng, known = FAULTS[case.fault], case.rng, orphans()
+    fault, rng, old_memory = FAULTS[case.fault], case.rng, orphans()
     clean = around.undisturbed(case.strategy)
     temporary = around.cases / f"{case.number}-tmp"
     temporary.mkdir()
@@ -85,8 +85,8 @@ def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
     scene = Scene(run, freeze_s=freeze_s)
     serving = None
     if case.served:
-        said = run.folder.with_suffix(".serve.err")
-        serving = serve(run.home, run.deployment, said, run.variables)
+        errors = run.folder.with_suffix(".serve.err")
+        serving = serve(run.home, run.deployment, errors, run.variables)
     moments = ["at once", "starting", "running", "running", "running"]
     if fault.needs == "proxy":
         scene.proxy = Proxy(around.served_socket())
@@ -101,7 +101,7 @@ def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
         run.start()
         wait_until(run, rng.choice(moments), clean.log.stat().st_size, rng)
         hit = False
-        begun = case.served or run.under_way
+        is_begun = case.served or run.under_way
         if run.process.poll() is None:
             with suppress(psutil.NoSuchProcess):  # it ended just then
                 hit = fault.happen(scene, rng) is not False
@@ -112,10 +112,12 @@ def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
             serving.wait()
         if scene.proxy:
             scene.proxy.close()
-    survived = fault.promise == "survived" or (fault.promise == "survived by a run" and begun)
+    survived = fault.promise == "survived" or (fault.promise == "survived by a run" and is_begun)
     if resumes and survived and not wrong:
         wrong = "it did not end right by itself"
-    wrong = wrong or what_is_wrong([run, *scene.others], clean, temporary, around.sockets, known)
+    wrong = wrong or what_is_wrong(
+        [run, *scene.others], clean, temporary, around.sockets, old_memory
+    )
     return Verdict(wrong, resumes, hit)
 
 
@@ -130,14 +132,14 @@ def see_through(
     home = runs[0].home
     resumes: list[str] = []
     while True:
-        wrong = ended(runs)
+        wrong = wait_for_end(runs)
         if serving:
             serving.terminate()
             if status := serving.wait(LONGEST_S):
                 wrong = wrong or f"tts serve ended with {status}"
             serving = None
-        if left := leftovers(home):
-            wrong = wrong or f"processes are left: {left}"
+        if remains := leftovers(home):
+            wrong = wrong or f"processes are left: {remains}"
         incomplete = [run for run in runs if not run.complete]
         if wrong or not incomplete:
             return wrong, tuple(resumes)
@@ -148,7 +150,7 @@ def see_through(
             run.start()
 
 
-def ended(runs: list[Run]) -> str | None:
+def wait_for_end(runs: list[Run]) -> str | None:
     """Wait until no process of some runs is left; what is wrong with how one of them ended."""
     deadline = time.monotonic() + LONGEST_S
     for run in runs:
@@ -163,19 +165,19 @@ def ended(runs: list[Run]) -> str | None:
 
 
 def what_is_wrong(
-    runs: list[Run], clean: Run, temporary: Path, sockets: Path, known: set[str]
+    runs: list[Run], clean: Run, temporary: Path, sockets: Path, old_memory: set[str]
 ) -> str | None:
     """What some complete runs have got wrong, or left; `known` is shared memory from before."""
     expected = clean.outcome()
     for run in runs:
         if wrong := run.outcome().differs(expected):
             return wrong
-    if left := sorted(file.name for file in temporary.rglob("*")):
-        return f"temporary files are left: {left}"
-    if left := sorted(str(file) for file in sockets.rglob("*") if not file.is_dir()):
-        return f"sockets are left: {left}"
-    if left := left_memory(known):
-        return f"shared memory is left: {left}"
+    if remains := sorted(file.name for file in temporary.rglob("*")):
+        return f"temporary files are left: {remains}"
+    if remains := sorted(str(file) for file in sockets.rglob("*") if not file.is_dir()):
+        return f"sockets are left: {remains}"
+    if remains := left_memory(old_memory):
+        return f"shared memory is left: {remains}"
     return None
 
 
@@ -185,10 +187,10 @@ def wait_until(run: Run, moment: str, log_bytes: int, rng: random.Random) -> Non
         time.sleep(rng.random())
         return
     deadline = time.monotonic() + LONGEST_S
-    wanted = rng.uniform(0, 0.9) * log_bytes
+    target_bytes = rng.uniform(0, 0.9) * log_bytes
     while run.process.poll() is None and time.monotonic() < deadline:
         if moment == "starting" and run.server:
             return
-        if moment == "running" and run.log.exists() and run.log.stat().st_size >= wanted:
+        if moment == "running" and run.log.exists() and run.log.stat().st_size >= target_bytes:
             return
         time.sleep(0.02)

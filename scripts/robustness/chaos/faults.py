@@ -122,11 +122,11 @@ def limit_file_size(scene: Scene, rng: random.Random) -> None:
 
 def limit_memory(scene: Scene, rng: random.Random) -> bool:
     """Nothing is left of the memory for the command, the server, a model or an engine."""
-    found = victims(scene, rng.choice(("bench", "server", "stub", "engine")), rng)
-    for process in found:
+    processes = victims(scene, rng.choice(("bench", "server", "stub", "engine")), rng)
+    for process in processes:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
-    return bool(found)
+    return bool(processes)
 
 
 def cut_log(scene: Scene, rng: random.Random) -> None:

@@ -44,8 +44,10 @@ class Run:
             arguments += ["--limit", str(self.problems)]
             arguments += ["--strategy", self.strategy, "--schedule", self.schedule]
             arguments += [] if self.strategy == "greedy" else ["--n", "8"]
-        with self._said(len(self.started)).open("wb") as said:
-            self.started.append(start(self.home, *arguments, variables=self.variables, stderr=said))
+        with self._said(len(self.started)).open("wb") as errors:
+            self.started.append(
+                start(self.home, *arguments, variables=self.variables, stderr=errors)
+            )
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -91,18 +93,18 @@ class Run:
 
     def how_it_ended(self, number: int) -> str | None:
         """What was wrong with the end of its process `number`: None if it was a sentence."""
-        said = self._said(number).read_text(encoding="utf-8", errors="replace")
-        if "Traceback" in said or "This is a bug" in said:
-            return f"a bug: {said[-1500:]}"
+        text = self._said(number).read_text(encoding="utf-8", errors="replace")
+        if "Traceback" in text or "This is a bug" in text:
+            return f"a bug: {text[-1500:]}"
         code = self.started[number].returncode
-        if code > 0 and "error: " not in said and not any(w in said for w in ORDERLY):
-            return f"exit {code} without a sentence: {said[-500:]!r}"
+        if code > 0 and "error: " not in text and not any(w in text for w in ORDERLY):
+            return f"exit {code} without a sentence: {text[-500:]!r}"
         return None
 
     def last_words(self) -> str:
         """How its last process ended: its error, if it gave one, or what ended it."""
-        said = self._said(len(self.started) - 1).read_text(errors="replace")
-        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        text = self._said(len(self.started) - 1).read_text(errors="replace")
+        errors = [line for line in text.splitlines() if line.startswith("error: ")]
         return errors[-1][:200] if errors else f"exit {self.process.returncode}"
 
     def outcome(self) -> Outcome:
@@ -125,7 +127,7 @@ class Outcome:
     solutions: int
     """How many the log holds; more than problems if one was solved twice."""
     answers: dict[str, Any]
-    """By problem: the answer of each rule, and which of them are right."""
+    """The answer of each rule, and which of them are right, by problem."""
 
     def differs(self, other: Outcome) -> str | None:
         """What this one has wrong, `other` being right."""
@@ -153,21 +155,21 @@ def send(candidates: list[psutil.Process], number: int) -> psutil.Process | None
 def leftovers(home: Path) -> list[str]:
     """Processes of a home that are still there after GRACE_S; they are killed."""
     deadline = time.monotonic() + GRACE_S
-    while left := processes(home):
+    while remains := processes(home):
         if time.monotonic() > deadline:
-            for process in left:
+            for process in remains:
                 send([process], signal.SIGKILL)
-            return [" ".join(process.info["cmdline"])[:80] for process in left]
+            return [" ".join(process.info["cmdline"])[:80] for process in remains]
         time.sleep(0.1)
     return []
 
 
-def left_memory(known: set[str]) -> list[str]:
+def left_memory(old: set[str]) -> list[str]:
     """Shared memory of no process that is still there after GRACE_S, besides what is known."""
     deadline = time.monotonic() + GRACE_S  # others may be stopping servers on this machine
-    while left := orphans() - known:
+    while remains := orphans() - old:
         if time.monotonic() > deadline:
-            return sorted(left)
+            return sorted(remains)
         time.sleep(0.1)
     return []
 

@@ -54,8 +54,8 @@ def main() -> None:
         text = tokenizer.apply_chat_template(turns[:-1], add_generation_prompt=True, tokenize=False)
         return list(tokenizer.encode(text, add_special_tokens=False))
 
-    def here(question: str, asked: list[str]) -> list[float]:
-        prompts = [ids_of(question, answer) for answer in asked]
+    def here(question: str, answers: list[str]) -> list[float]:
+        prompts = [ids_of(question, answer) for answer in answers]
         widest = max(map(len, prompts))
         padded = torch.tensor([ids + [0] * (widest - len(ids)) for ids in prompts])
         mask = torch.tensor([[1] * len(ids) + [0] * (widest - len(ids)) for ids in prompts])
@@ -77,30 +77,32 @@ def main() -> None:
             else:
                 question = str(prompt).removeprefix("user: ")
             single = isinstance(responses, str)
-            asked = [responses] if single else responses
+            answers = [responses] if single else responses
             if arguments.pooling:
-                scores = list(await asyncio.gather(*(self.there(question, each) for each in asked)))
+                scores = list(
+                    await asyncio.gather(*(self.there(question, each) for each in answers))
+                )
             else:
-                scores = await asyncio.to_thread(here, question, asked)
+                scores = await asyncio.to_thread(here, question, answers)
             return scores[0] if single else scores
 
         async def there(self, question: str, answer: str) -> float:
             turns = {"user": question, "assistant": answer}
             messages = [{"role": role, "content": content} for role, content in turns.items()]
             body = {"model": "demo", "messages": messages}
-            async with self.session.post(f"{arguments.pooling}/pooling", json=body) as said:
-                said.raise_for_status()
-                return float((await said.json())["data"][0]["data"][-1][1])
+            async with self.session.post(f"{arguments.pooling}/pooling", json=body) as reply:
+                reply.raise_for_status()
+                return float((await reply.json())["data"][0]["data"][-1][1])
 
-        def score(self, *asked: Any, **more: Any) -> Any:
-            return asyncio.run(self.ascore(*asked, **more))
+        def score(self, *answers: Any, **more: Any) -> Any:
+            return asyncio.run(self.ascore(*answers, **more))
 
     async def chat(session: aiohttp.ClientSession, question: dict[str, Any], problem: str) -> str:
         body = {**question["body"], "messages": [{"role": "user", "content": problem}]}
         body["tts"] = {"n": question["n"], "seed": question["seed"]}
-        async with session.post(f"{question['address']}/v1/chat/completions", json=body) as said:
-            said.raise_for_status()
-            return str((await said.json())["choices"][0]["message"]["content"])
+        async with session.post(f"{question['address']}/v1/chat/completions", json=body) as reply:
+            reply.raise_for_status()
+            return str((await reply.json())["choices"][0]["message"]["content"])
 
     steps = StepGeneration(max_steps=16, step_token="\n\n", stop_token=END, temperature=0.8)
 
@@ -110,7 +112,7 @@ def main() -> None:
         )
         places = asyncio.Semaphore(question["at_once"])
 
-        begun = time.perf_counter()
+        began = time.perf_counter()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600)) as session:
             verifier = Verifier(session)
             algorithms = {
@@ -124,11 +126,11 @@ def main() -> None:
                     if "body" in question:
                         return await chat(session, question, problem)
                     algorithm = algorithms[question["case"]]
-                    found = await algorithm.ainfer(lm, problem, question["n"])
-                    return str(found["content"])
+                    result = await algorithm.ainfer(lm, problem, question["n"])
+                    return str(result["content"])
 
             solved = await asyncio.gather(*map(one, question["problems"]))
-        wall = time.perf_counter() - begun
+        wall = time.perf_counter() - began
         await lm.close()
         return {"wall_s": wall, "solved": solved}
 

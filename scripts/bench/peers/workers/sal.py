@@ -95,13 +95,13 @@ def main() -> None:
         verifier.batch = question["batch"]
         torch.manual_seed(question["seed"])
         problems, solved = question["problems"], []
-        begun = time.perf_counter()
+        began = time.perf_counter()
         for first in range(0, len(problems), question["at_once"]):
             batch = problems[first : first + question["at_once"]]
-            found = search({"problem": batch}, config, llm, verifier)
-            for texts, scores in zip(found["completions"], found["scores"], strict=True):
+            results = search({"problem": batch}, config, llm, verifier)
+            for texts, scores in zip(results["completions"], results["scores"], strict=True):
                 solved.append(voted(texts, [score[-1] for score in scores]))
-        return {"wall_s": time.perf_counter() - begun, "solved": solved}
+        return {"wall_s": time.perf_counter() - began, "solved": solved}
 
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:

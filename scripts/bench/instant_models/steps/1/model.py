@@ -31,9 +31,9 @@ class TritonPythonModel:
             seed = pb_utils.get_input_tensor_by_name(request, "seed")
             lengths = pb_utils.get_input_tensor_by_name(request, "input_lengths").as_numpy()
             seeds = seed.as_numpy().ravel() if seed else np.zeros(lengths.size, np.uint64)
-            chosen = (seeds % np.uint64(len(self.steps))).astype(np.int64)
+            rows = (seeds % np.uint64(len(self.steps))).astype(np.int64)
             first = json.loads(request.parameters() or "{}").get("first_row", 0)
-            self.waiting.put((request.get_response_sender(), chosen, first))
+            self.waiting.put((request.get_response_sender(), rows, first))
 
     def finalize(self):
         """End the thread."""
@@ -41,13 +41,13 @@ class TritonPythonModel:
         self.sender.join()
 
     def _answer_all(self):
-        while taken := self.waiting.get():
-            sender, chosen, first = taken
-            numbers = np.arange(first, first + len(chosen), dtype=np.int32)
+        while waiting := self.waiting.get():
+            sender, rows, first = waiting
+            numbers = np.arange(first, first + len(rows), dtype=np.int32)
             answer = pb_utils.InferenceResponse(
                 output_tensors=[
-                    pb_utils.Tensor("output_ids", self.steps[chosen]),
-                    pb_utils.Tensor("sequence_length", self.lengths[chosen]),
+                    pb_utils.Tensor("output_ids", self.steps[rows]),
+                    pb_utils.Tensor("sequence_length", self.lengths[rows]),
                     pb_utils.Tensor("batch_index", numbers.reshape(-1, 1)),
                 ]
             )

@@ -24,20 +24,20 @@ class TritonPythonModel:
         """
         streams = []
         for request in requests:
-            wanted = int(_scalar(request, "request_output_len", 1))
+            length = int(_scalar(request, "request_output_len", 1))
             sender = request.get_response_sender()
             if _scalar(request, "stop", False):
                 sender.send(flags=FINAL)
             elif _scalar(request, "streaming", False):
-                streams.append((wanted, sender))
+                streams.append((length, sender))
             else:
-                turns = -(-wanted // len(self.tokens))
-                sender.send(_response((self.tokens * turns)[:wanted]), flags=FINAL)
-        for number in range(max((wanted for wanted, _ in streams), default=0)):
+                turns = -(-length // len(self.tokens))
+                sender.send(_response((self.tokens * turns)[:length]), flags=FINAL)
+        for number in range(max((length for length, _ in streams), default=0)):
             token = self.single[number % len(self.single)]
-            for wanted, sender in streams:
-                if number < wanted:
-                    sender.send(token, flags=FINAL if number == wanted - 1 else 0)
+            for length, sender in streams:
+                if number < length:
+                    sender.send(token, flags=FINAL if number == length - 1 else 0)
 
 
 def _scalar(request, name, default):
