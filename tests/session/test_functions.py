@@ -335,6 +335,9 @@ def test_an_error_of_any_kind_is_the_functions(opened, kind, told, is_async):
         session.solve(QUESTION, n=4)
     assert caught.value.__cause__ is kind
     assert "reward: docs/reference/python.md" in kind.__notes__[-1]
+    with opened(**own) as session, pytest.raises(FunctionError) as caught:
+        list(session.solve_many([QUESTION], n=4))
+    assert caught.value.__cause__ is kind
     assert traceback.extract_tb(kind.__traceback__)[0].filename == __file__
 
 

@@ -63,11 +63,11 @@ def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
     return {"verifier": source_of(spec.function)} if isinstance(spec, VerifierFunction) else {}
 
 
-def verifier_of(deployment: Deployment, given: Any | None = None) -> Any | None:
-    """`given`, or the function that is the verifier of a deployment that the user has named."""
-    if given is None and (sources := sources_of(deployment)):
+def verifier_of(deployment: Deployment, own: Any | None = None) -> Any | None:
+    """The program's `own` verifier, or the function of a deployment that the user has named."""
+    if own is None and (sources := sources_of(deployment)):
         return load_all(sources)["verifier"].value
-    return given
+    return own
 
 
 def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:

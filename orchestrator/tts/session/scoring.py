@@ -161,7 +161,8 @@ class Scorer:
                         group.create_task(solution_scores.report(partial(on_scored, place)))
                         await self._room.nobody_waits()
         except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+            failure = failures.exceptions[0]
+            raise failure from failure.__cause__  # such as an error of the user's own code
 
     async def score(self, solutions: Sequence[Solution]) -> list[SolutionScores]:
         """The scores of solutions, in order."""

@@ -244,7 +244,8 @@ class Solver:
                         task.add_done_callback(partial(_leave, place))
                 watch.cancel()
         except BaseExceptionGroup as failures:
-            raise _most_telling(failures) from failures
+            failure = _most_telling(failures)
+            raise failure from failure.__cause__  # such as an error of the user's own code
         if late:
             error = next(iter(late.values()))
             names = f"{', '.join(late):.100}"

@@ -111,15 +111,13 @@ class VerifierMaps:
 
 def calibrate(final: Observations | None, inner: Observations | None = None) -> VerifierMaps:
     """The maps of last steps and of inner steps; both are observed on one list of problems."""
-    last = final if final is not None and _is_enough(final) else None
-    before = inner if inner is not None and last is not None and _is_enough(inner) else None
-    if last is None:
+    if final is None or not _is_enough(final):
         return VerifierMaps(None, None, None)
-    if before is None:
-        return VerifierMaps(_check(last), None, None)
-    own, by_final = _out_of_fold(before, before), _out_of_fold(last, before)
-    gain = _loss(before.scored(by_final)) - _loss(before.scored(own))
-    return VerifierMaps(_check(last), _check(before), gain)
+    if inner is None or not _is_enough(inner):
+        return VerifierMaps(_check(final), None, None)
+    own, by_final = _out_of_fold(inner, inner), _out_of_fold(final, inner)
+    gain = _loss(inner.scored(by_final)) - _loss(inner.scored(own))
+    return VerifierMaps(_check(final), _check(inner), gain)
 
 
 def calibration_fields(measurement: Measurement, maps: VerifierMaps) -> dict[str, Any]:

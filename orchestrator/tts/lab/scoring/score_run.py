@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -280,35 +280,34 @@ def _solution(chain: Chain) -> Solution:
     return problem, chain.steps
 
 
+@dataclass
 class _Job:
-    """What is scored, and how far it is."""
+    """A scoring, and how far it is."""
 
-    def __init__(
-        self, request: ScoreRequest, spec: Deployment, own: Any, folder: Path, observer: Observer
-    ) -> None:
-        self.lines: dict[str, ScoredLine] = {}
-        """The log so far, by chain."""
-        self._request = request
-        self._spec = spec
-        self._own = own
-        self._folder = folder
-        self._observer = observer
-        self._progress = RunProgress(0)
+    request: ScoreRequest
+    spec: Deployment
+    own: Any
+    """A function that scores in place of a model, if there is one."""
+    folder: Path
+    observer: Observer
+    lines: dict[str, ScoredLine] = field(default_factory=dict)
+    """The log so far, by chain."""
+    progress: RunProgress = field(default_factory=lambda: RunProgress(0))
 
     def state(self) -> str:
         """How far it is, as a sentence that goes on."""
-        return f"{self._progress.done:,} of {self._progress.total:,} chains are scored"
+        return f"{self.progress.done:,} of {self.progress.total:,} chains are scored"
 
     async def score(self, chains: Sequence[Chain], total: int) -> None:
         """Score the chains that are left of so many; each is logged when it is there."""
-        observer, progress = self._observer, self._progress
+        observer, progress = self.observer, self.progress
         progress.total, progress.done = total, total - len(chains)
         number = max((line.session for line in self.lines.values()), default=0) + 1
         async with AsyncSession(
-            self._spec,
+            self.spec,
             generator=NoGenerator(),
-            verifier=self._own,
-            endpoints=self._request.endpoints or None,
+            verifier=self.own,
+            endpoints=self.request.endpoints or None,
             server=self._server(),
             say=observer.say,
             on_loading=observer.loading,
@@ -316,7 +315,7 @@ class _Job:
             observer.began(progress, "chains")
             showing = asyncio.ensure_future(self._show(session))
             try:
-                with appending(self._folder, number) as append:
+                with appending(self.folder, number) as append:
 
                     def take(place: int, scored: SolutionScores) -> None:
                         name = chains[place].name
@@ -335,7 +334,7 @@ class _Job:
 
         A server would be started with both engines.
         """
-        request, spec = self._request, self._spec
+        request, spec = self.request, self.spec
         own_choice = request.server or request.endpoints or spec.endpoints or not spec.engines()
         if own_choice or spec.server.kind != "triton" or spec.target == "tensorrt":
             return request.server
@@ -347,8 +346,8 @@ class _Job:
     async def _show(self, session: AsyncSession) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._progress.in_flight = session.in_flight
-            self._observer.changed()
+            self.progress.in_flight = session.in_flight
+            self.observer.changed()
 
 
 async def _rank(
