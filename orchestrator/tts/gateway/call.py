@@ -15,7 +15,7 @@ from .service import Service
 
 IGNORED = "x-tts-ignored"
 """The header of a response that names the fields of its request that nobody knows."""
-_MOST_NAMED = 20
+_MAX_NAMES = 20
 
 R_co = TypeVar("R_co", covariant=True)
 Body = TypeVar("Body", bound=ModelRequest | TokenRequest)
@@ -84,7 +84,7 @@ async def read_call(service: Service, exchange: Exchange, kind: type[Body]) -> C
         _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
     request, ignored = read_request(kind, body)
     if ignored:
-        exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MOST_NAMED]))
+        exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MAX_NAMES]))
     service, strategy = service.of_model(request.model or ""), None
     if isinstance(request, ModelRequest):
         strategy = strategy_of(service, exchange, request.model)
