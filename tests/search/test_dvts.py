@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from tests.search.driving import STEP, build, grow
+from tests.search.driving import END, STEP, build, grow
 
 from tts.search import Calibration, DvtsConfig, Fate, Generated, Scored, Stop, Thought
 
@@ -25,3 +25,9 @@ def test_a_step_without_text_keeps_a_product_that_the_best_step_would_lower(orde
     for node in order:
         search.tell(Scored(node, 1.0))
     assert [search.tree[node].fate for node in sorted(order)] == [Fate.COMPLETED] * 2
+
+
+def test_nothing_is_expanded_below_a_candidate_that_an_ended_one_outranks():
+    search = build(DvtsConfig(n=3, beam_width=3))
+    grow(search, {(0,): 0.9, (1,): 0.5}, thoughts={(0,): END})
+    assert search.hints.expandable() == {(2,)}, "its score may still be the best"

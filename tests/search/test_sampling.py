@@ -1,7 +1,7 @@
 """Whole chains: one node per step."""
 
 import pytest
-from tests.search.driving import END, STEP, build
+from tests.search.driving import END, STEP, build, grow
 
 from tts.search import Generated, SampleSearchConfig, Scored
 
@@ -21,3 +21,9 @@ def test_whole_chains_become_one_node_per_step_scored_as_far_as_that_matters(how
         assert (search.tree[node].score is not None) == (node in wanted)
     (done,) = search.result().completions
     assert (done.text, done.score) == ("a\n\na\n\na", score)
+
+
+def test_chains_without_scores_come_out_by_path():
+    search = build(SampleSearchConfig(n=3, scored=False))
+    grow(search, thoughts={(0,): STEP + END, (1,): END, (2,): STEP + END})
+    assert [each.node for each in search.result().completions] == [(0, 0), (1,), (2, 0)]
