@@ -139,12 +139,6 @@ class ScoreBin:
     mean_score: float | None
     """None without observations."""
 
-    @property
-    def share_right(self) -> float | None:
-        """How many of them are right; None without any."""
-        count = self.right + self.wrong
-        return self.right / count if count else None
-
 
 def ratio(parts: Floats, wholes: Floats, *, bounded: bool = True) -> Estimate | None:
     """The sum of parts over the sum of wholes, both by problem; None if there is nothing.

@@ -29,19 +29,12 @@ class Measure:
     """`share` is within [0, 1]."""
     definition: str
     """A sentence or two in Markdown, with the formula."""
-    exact: Callable[[Measures], MeasureValue]
-    """Its value before it is rounded; None where the run does not say it."""
-    digits: int | None = None
-    """The digits that it is rounded to; None of counts."""
+    value: Callable[[Measures], MeasureValue]
+    """The function of its value, rounded; None where the run does not say it."""
     source: str = ""
     """Where the definition is from; empty for one of this project."""
     key: str = ""
     """Its place in summary.json, such as `waste.share`; empty where that does not hold it."""
-
-    def value(self, measures: Measures) -> MeasureValue:
-        """Its value for a run, rounded; None where the run does not say it."""
-        value = self.exact(measures)
-        return value if self.digits is None else rounded(value, self.digits)
 
 
 def summary_values(measures: Measures) -> dict[str, Any]:
@@ -64,8 +57,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         "Judged problems whose answer, by the strategy's vote, equals the reference. A comparison "
         "that the grader cannot decide counts as wrong.",
-        lambda run: run.accuracy(run.vote),
-        4,
+        lambda run: rounded(run.accuracy(run.vote), 4),
         key="accuracy",
     )
     for end, place in (("low", 0), ("high", 1)):
@@ -76,15 +68,13 @@ def _quality() -> Iterator[Measure]:
             f"(p + z²/2m {'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), "
             "m judged problems, z = 1.96.",
             _accuracy_95(place),
-            4,
             source="Wilson 1927",
         )
     yield Measure(
         "pass_at_n",
         "share",
         "Judged problems with at least one correct completion.",
-        lambda run: _mean([bool(problem.any_correct) for problem in run.judged()]),
-        4,
+        lambda run: rounded(_mean([bool(problem.any_correct) for problem in run.judged()]), 4),
         key="pass_at_n",
     )
     yield Measure(
@@ -92,8 +82,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         "Probability that a correct completion scores above a wrong one, over all problems; ties "
         "count half.",
-        lambda run: run.calibration.auroc,
-        4,
+        lambda run: rounded(run.calibration.auroc, 4),
         source="Hanley and McNeil 1982",
     )
     yield Measure(
@@ -101,22 +90,24 @@ def _quality() -> Iterator[Measure]:
         "share",
         r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
         r"in the bin / all) · \|mean score - share correct\|.",
-        lambda run: run.calibration.expected_error,
-        4,
+        lambda run: rounded(run.calibration.expected_error, 4),
         source="Naeini et al. 2015",
     )
 
 
 def _throughput() -> Iterator[Measure]:
     yield Measure(
-        "wall", "s", "Time of searching, as defined above.", lambda run: run.wall_s, 3, key="wall_s"
+        "wall",
+        "s",
+        "Time of searching, as defined above.",
+        lambda run: rounded(run.wall_s, 3),
+        key="wall_s",
     )
     yield Measure(
         "problem_throughput",
         "problems/s",
         "problems / wall.",
-        lambda run: _over(len(run.problems), run.wall_s),
-        4,
+        lambda run: rounded(_over(len(run.problems), run.wall_s), 4),
         key="problems_per_s",
     )
     yield Measure(
@@ -145,8 +136,7 @@ def _throughput() -> Iterator[Measure]:
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall.",
-        lambda run: _over(run.generated_tokens, run.wall_s),
-        2,
+        lambda run: rounded(_over(run.generated_tokens, run.wall_s), 2),
         key="tokens_per_s",
     )
     yield Measure(
@@ -154,16 +144,14 @@ def _throughput() -> Iterator[Measure]:
         "tokens/s",
         "Tokens of the nodes on the paths of solved problems' completions, each node counted once, "
         "/ wall.",
-        lambda run: _over(run.useful_tokens, run.wall_s),
-        2,
+        lambda run: rounded(_over(run.useful_tokens, run.wall_s), 2),
     )
     yield Measure(
         "useful_share",
         "share",
         "The same tokens / generated_tokens. The rest was pruned, speculated without use, or "
         "belongs to unsolved problems.",
-        lambda run: _over(run.useful_tokens, run.generated_tokens),
-        4,
+        lambda run: rounded(_over(run.useful_tokens, run.generated_tokens), 4),
     )
     yield Measure(
         "precise_goodput",
@@ -171,8 +159,7 @@ def _throughput() -> Iterator[Measure]:
         "Mean tokens of a completion's path / mean time from its problem's start until it was "
         "generated and scored: the speed at which *one* accepted beam grows. Only problems solved "
         "within one session count.",
-        lambda run: run.goodput,
-        3,
+        lambda run: rounded(run.goodput, 3),
         source="FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
 
@@ -185,7 +172,6 @@ def _latency() -> Iterator[Measure]:
             f"Time per problem, grading included, in the session that solved it: {percent}th "
             "percentile.",
             _percentile(percent, lambda run: run.latencies_s),
-            4,
         )
     for percent in (50, 95):
         yield Measure(
@@ -197,7 +183,6 @@ def _latency() -> Iterator[Measure]:
                 percent,
                 lambda run: [problem.tree.first_step_s for problem in run.problems.values()],
             ),
-            4,
         )
     for percent in (50, 95):
         yield Measure(
@@ -205,8 +190,7 @@ def _latency() -> Iterator[Measure]:
             "s",
             f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
             "includes queueing and prefill, so the engine's own time per token is lower.",
-            _percentile(percent, lambda run: run.requests["generator"].seconds_per_token),
-            6,
+            _percentile(percent, lambda run: run.requests["generator"].seconds_per_token, 6),
         )
 
 
@@ -224,7 +208,6 @@ def _requests(engine: Role) -> Iterator[Measure]:
             "s",
             f"Time in flight of answered requests: {percent}th percentile.",
             _percentile(percent, lambda run: run.requests[engine].seconds),
-            4,
         )
     yield Measure(
         f"{engine}_tokens_per_request",
@@ -233,8 +216,7 @@ def _requests(engine: Role) -> Iterator[Measure]:
         "prefix cache serves."
         if generates
         else "Mean prompt and generated tokens of an answered request, likewise.",
-        lambda run: _mean(run.requests[engine].scheduled_tokens),
-        1,
+        lambda run: rounded(_mean(run.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
         f"{engine}_in_flight",
@@ -242,8 +224,7 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
         f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
         f"requests included.{'' if generates else ' Of a verifier that writes: critiques.'}",
-        lambda run: run.mean_in_flight(engine),
-        3,
+        lambda run: rounded(run.mean_in_flight(engine), 3),
     )
     limit = "in_flight_requests" if generates else "in_flight_tokens` or `in_flight_requests"
     beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
@@ -251,15 +232,13 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"{engine}_batch_utilization",
         "share",
         f"{engine}_in_flight / `{limit}` of the deployment.{beyond}",
-        lambda run: run.batch_utilization(engine),
-        4,
+        lambda run: rounded(run.batch_utilization(engine), 4),
     )
     yield Measure(
         f"{engine}_idle",
         "share",
         "Time with nothing in flight / wall; for reasons see [`idle` events](run-log.md#events).",
-        lambda run: _over(sum(run.idle_s[engine].values()), run.wall_s),
-        4,
+        lambda run: rounded(_over(sum(run.idle_s[engine].values()), run.wall_s), 4),
     )
 
 
@@ -271,8 +250,7 @@ def _engines() -> Iterator[Measure]:
         "share",
         "Scores taken from an equal dialogue that was scored before or is being scored / all "
         "scores.",
-        lambda run: run.run.work.cache_hit_rate,
-        4,
+        lambda run: rounded(run.run.work.cache_hit_rate, 4),
     )
 
 
@@ -295,8 +273,7 @@ def _speculation() -> Iterator[Measure]:
         "speculation_hit_rate",
         "share",
         "speculation_used / speculation_sent.",
-        lambda run: run.speculation.hit_rate,
-        4,
+        lambda run: rounded(run.speculation.hit_rate, 4),
         key="speculation.hit_rate",
     )
     yield Measure(
@@ -347,8 +324,9 @@ def _speculation() -> Iterator[Measure]:
         "share",
         "(speculation_wasted_tokens + lost_tokens) / generated_tokens. What cancelled requests had "
         "generated is not known: the client does not see it.",
-        lambda run: _over(run.speculation.unused_tokens + run.lost_tokens, run.generated_tokens),
-        4,
+        lambda run: rounded(
+            _over(run.speculation.unused_tokens + run.lost_tokens, run.generated_tokens), 4
+        ),
         key="waste.share",
     )
 
@@ -359,15 +337,13 @@ def _machine() -> Iterator[Measure]:
         "s",
         "CPU time (user and system, all threads) of the orchestrator's process during the run, "
         "without the grader's workers and the server; other searches in the process count.",
-        lambda run: run.cpu_s,
-        3,
+        lambda run: rounded(run.cpu_s, 3),
     )
     yield Measure(
         "orchestrator_cpu_share",
         "cores",
         "orchestrator_cpu / time of the sessions. Near 1.0 the orchestrator is the bottleneck.",
-        lambda run: run.cpu_share,
-        4,
+        lambda run: rounded(run.cpu_share, 4),
     )
     yield Measure(
         "gpu_energy",
@@ -375,15 +351,13 @@ def _machine() -> Iterator[Measure]:
         "Energy used by all GPUs of the orchestrator's machine during the run, by whichever "
         "program, from NVML's energy counter (Volta and later; extra `energy`). A server elsewhere "
         "is not measured. Tested with a stand-in for NVML, **never on a GPU**.",
-        lambda run: run.energy_j,
-        1,
+        lambda run: rounded(run.energy_j, 1),
     )
     yield Measure(
         "gpu_energy_per_problem",
         "J",
         "gpu_energy / solved problems.",
-        lambda run: _over(run.energy_j, len(run.problems)),
-        2,
+        lambda run: rounded(_over(run.energy_j, len(run.problems)), 2),
     )
 
 
@@ -394,7 +368,7 @@ def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
         accuracy = measures.accuracy(measures.vote)
         if accuracy is None:
             return None
-        return wilson(accuracy, len(measures.judged()))[place]
+        return round(wilson(accuracy, len(measures.judged()))[place], 4)
 
     return value_of
 
@@ -408,13 +382,13 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _percentile(
-    percent: int, values_of: Callable[[Measures], Iterable[float | None]]
+    percent: int, values_of: Callable[[Measures], Iterable[float | None]], digits: int = 4
 ) -> Callable[[Measures], MeasureValue]:
     """A percentile of a run's values, without those that it does not know."""
 
     def value_of(measures: Measures) -> MeasureValue:
         values = [value for value in values_of(measures) if value is not None]
-        return quantile(values, percent / 100)
+        return rounded(quantile(values, percent / 100), digits)
 
     return value_of
 
