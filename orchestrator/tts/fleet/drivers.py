@@ -98,7 +98,7 @@ class Drivers:
             busy=self._busy,
         )
         while True:
-            before = journal.known(problem.id)
+            before = journal.results(problem.id)
             async with attempts.next() as pair:
                 on_server(pair.name)
                 driver = self._driver_of(pair)
@@ -121,7 +121,7 @@ class Drivers:
                     return await submission
                 except FAILURES as error:
                     logger.info("problem %s leaves %s: %s", problem.id, pair.name, error.message)
-                    if journal.known(problem.id).size > before.size or started is None:
+                    if journal.results(problem.id).size > before.size or started is None:
                         attempts.reset()
                     raise
                 finally:

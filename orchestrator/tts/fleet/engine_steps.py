@@ -91,14 +91,14 @@ class EveryStep:
             follower.close()
 
     def _read(self, role: Role) -> list[EngineStep]:
-        found: list[EngineStep] = []
+        steps: list[EngineStep] = []
         for step in self._followers[role].read():
             if step.monotonic < self._began:
                 continue
             before, self._last[role] = self._last.get(role), step
             if before is None or step.monotonic != before.monotonic:  # else it is at rest since
-                found.append(of_iteration(step, began=self._began, blocks=self._blocks[role]))
-        return found
+                steps.append(of_iteration(step, began=self._began, blocks=self._blocks[role]))
+        return steps
 
 
 class IterationLogs(EveryStep):
@@ -174,17 +174,17 @@ async def recording_steps(log: RunLog, opening: OpenSteps | None) -> AsyncIterat
     if source is None:
         yield
         return
-    ended = threading.Event()
-    thread = threading.Thread(target=_record, args=(log, source, ended), daemon=True)
+    is_over = threading.Event()
+    thread = threading.Thread(target=_record, args=(log, source, is_over), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        is_over.set()
         await asyncio.to_thread(thread.join)
 
 
-def _record(log: RunLog, source: StepSource, ended: threading.Event) -> None:
+def _record(log: RunLog, source: StepSource, is_over: threading.Event) -> None:
     session = StepSession(session=log.time, sampled=source.sampled)
     files: dict[Role, StepLog] = {}
 
@@ -198,7 +198,7 @@ def _record(log: RunLog, source: StepSource, ended: threading.Event) -> None:
 
     try:
         take()
-        while not ended.wait(PERIOD_S):
+        while not is_over.wait(PERIOD_S):
             take()
         now = time.monotonic()
         take()

@@ -34,9 +34,9 @@ class Journal:
         self._log = log
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._problems: dict[str, ProblemState] = {}
-        """Those that have begun and have not ended."""
-        self._known: dict[str, ResumedWork] = {}
-        """Their state when they began."""
+        """The state of each problem that has begun and has not ended."""
+        self._results_before: dict[str, ResumedWork] = {}
+        """The results that each of them began with."""
 
     def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> str:
         """Start to track a problem that earlier sessions may have begun; returns its name here.
@@ -48,16 +48,16 @@ class Journal:
         while name in self._problems:
             count += 1
             name = f"{problem} ({count})"
-        self._known[name] = resumed_work(resumed) if resumed else ResumedWork()
+        self._results_before[name] = resumed_work(resumed) if resumed else ResumedWork()
         state = ProblemState(name, keeps_events=keep)
         if resumed:
             state.work = resumed.work
         self._problems[name] = state
         return name
 
-    def known(self, problem: str) -> ResumedWork:
+    def results(self, problem: str) -> ResumedWork:
         """The results so far of a problem that has begun."""
-        before, state = self._known[problem], self._problems[problem]
+        before, state = self._results_before[problem], self._problems[problem]
         if not state.keeps_events:
             return before
         now = resumed_work(state)
@@ -72,7 +72,7 @@ class Journal:
     def end(self, problem: str) -> None:
         """Forget a problem that is solved or given up."""
         self._problems.pop(problem, None)
-        self._known.pop(problem, None)
+        self._results_before.pop(problem, None)
 
     def record(self, record: Record, server: str = "") -> None:
         """Take what a driver reports; if the log cannot be written, the run fails, but not this.

@@ -92,7 +92,7 @@ class RemoteConnection:
     def silent(self) -> Sequence[str]:
         """The servers that have not answered yet, as errors name them."""
         return [
-            self._remotes.told(role, server)
+            self._remotes.describe(role, server)
             for role, server in self._servers.items()
             if server.capabilities is None
         ]
@@ -194,7 +194,7 @@ class Remotes:
         new = [(role, each) for role, each in self if not each.capabilities]
         failures = await asyncio.gather(*(self._failure(*each) for each in new))
         for role, each in new:
-            say(f"{'Using the' if each.capabilities else 'The'} {self.told(role, each)}")
+            say(f"{'Using the' if each.capabilities else 'The'} {self.describe(role, each)}")
         records = self.engine_records()
         if any(records[role].reproducible is False for role in dict(new)):
             say(NOT_REPRODUCIBLE)
@@ -218,11 +218,11 @@ class Remotes:
         """
         patience_s, server.patience_s = server.patience_s, PROBE_PATIENCE_S
         try:
-            known = await server.probe()
+            capabilities = await server.probe()
         finally:
             server.patience_s = patience_s
         try:
-            self._require(role, server, known)
+            self._require(role, server, capabilities)
         except ServerError:
             server.capabilities = None
             raise
@@ -252,10 +252,10 @@ class Remotes:
         return OpenAIVerifier(server, Tokenizer(spec.tokenizer_folder), spec, labels)
 
     @staticmethod
-    def told(role: Role, server: OpenAIServer) -> str:
+    def describe(role: Role, server: OpenAIServer) -> str:
         """One line with a server's address and its reported capabilities."""
-        said = server.capabilities.describe() if server.capabilities else "does not answer"
-        return f"{role} at {server.url}: {said}"
+        words = server.capabilities.describe() if server.capabilities else "does not answer"
+        return f"{role} at {server.url}: {words}"
 
     def name(self, number: int) -> str:
         """The name of a replica: a URL of the engine that has more of them."""
@@ -279,18 +279,18 @@ class Remotes:
             return error
         return None
 
-    def _require(self, role: Role, server: OpenAIServer, known: Capabilities) -> None:
+    def _require(self, role: Role, server: OpenAIServer, capabilities: Capabilities) -> None:
         """Raise ServerError if the server cannot do what the deployment needs."""
         spec = self.specs[role]
-        most, wanted = known.context, spec.max_seq_len
-        if most is not None and most < wanted:
+        context, needed = capabilities.context, spec.max_seq_len
+        if context is not None and context < needed:
             raise ServerError(
-                f"The server at {server.url} has a context of {most} tokens, and "
-                f"{role}.max_seq_len is {wanted}.",
-                hint=f"Set {role}.max_seq_len to at most {most}, or start the server with a "
+                f"The server at {server.url} has a context of {context} tokens, and "
+                f"{role}.max_seq_len is {needed}.",
+                hint=f"Set {role}.max_seq_len to at most {context}, or start the server with a "
                 "longer context.",
             )
-        if isinstance(spec, GeneratorRole) and spec.guided_decoding and not known.grammar:
+        if isinstance(spec, GeneratorRole) and spec.guided_decoding and not capabilities.grammar:
             raise ServerError(
                 f"The server at {server.url} takes no grammars, and generator.guided_decoding is "
                 "true.",
@@ -303,18 +303,18 @@ class Remotes:
             self.verifier(server)
 
     def _record(self, role: Role, servers: Sequence[OpenAIServer]) -> RemoteEngine:
-        spec, found = self.specs[role], [each.capabilities for each in servers]
-        known = [each for each in found if each]
+        spec, capabilities = self.specs[role], [each.capabilities for each in servers]
+        answers = [each for each in capabilities if each]
         reproducible: bool | None = None
-        if isinstance(spec, GeneratorRole) and known:  # of a verifier nothing is drawn
+        if isinstance(spec, GeneratorRole) and answers:  # of a verifier nothing is drawn
             one_at_a_time = spec.in_flight_requests == 1
             reproducible = all(
-                each.seeds if one_at_a_time else each.seeds_beside_others for each in known
+                each.seeds if one_at_a_time else each.seeds_beside_others for each in answers
             )
         return RemoteEngine(
             url=[each.url for each in servers],
-            model=known[0].model if known else None,
-            servers=[each.describe() for each in known],
+            model=answers[0].model if answers else None,
+            servers=[each.describe() for each in answers],
             reproducible=reproducible,
             **(_started(self._models.deployment, role) if isinstance(spec, StartedSpec) else {}),
         )
@@ -347,29 +347,29 @@ async def ask(deployment: Deployment) -> list[Observation]:
     reads_text = isinstance(deployment.verifier, TextVerifier)
     remotes = Remotes(Models.load(deployment, text_verifier=reads_text), deployment.remotes())
     try:
-        found = await asyncio.gather(*(_looked_at(remotes, *each) for each in remotes))
+        observations = await asyncio.gather(*(_observe(remotes, *each) for each in remotes))
     finally:
         await remotes.aclose()
-    return [seen for several in found for seen in several]
+    return [each for server in observations for each in server]
 
 
-async def _looked_at(remotes: Remotes, role: Role, server: OpenAIServer) -> list[Observation]:
+async def _observe(remotes: Remotes, role: Role, server: OpenAIServer) -> list[Observation]:
     from tts.endpoints.openai.prefixes import PrefixReuse, prefix_reuse
 
     name = f"{role} at {server.url}"
     try:
         await remotes.ask(role, server)
-        seen = [Observation(name, "ok", server.abilities.describe())]
+        observations = [Observation(name, "ok", server.abilities.describe())]
         if server.abilities.generates:
             try:
                 reuse = await prefix_reuse(server, remotes.specs[role].max_seq_len)
             except TtsError as error:
                 reuse = PrefixReuse(False, f"this could not be seen: {error.message}")
-            seen.append(
+            observations.append(
                 Observation(f"prefixes at {server.url}", "ok", reuse.why)
                 if reuse.reused
                 else Observation(f"prefixes at {server.url}", "note", reuse.why, _NO_REUSE)
             )
     except TtsError as error:
         return [Observation(name, "missing", error.message, error.hint or "")]
-    return seen
+    return observations

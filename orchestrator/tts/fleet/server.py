@@ -101,12 +101,12 @@ async def open_server(
     """
     given_up = threading.Event()
 
-    def wanted() -> None:
+    def check_wish() -> None:
         if given_up.is_set():
             raise Interrupted("The start of the server was given up.")
 
-    told = in_loop(say), in_loop(on_loading)
-    in_thread = asyncio.to_thread(_open, service, *told, wanted, lasting=lasting)
+    callbacks = in_loop(say), in_loop(on_loading)
+    in_thread = asyncio.to_thread(_open, service, *callbacks, check_wish, lasting=lasting)
     opening = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(opening)
@@ -127,25 +127,25 @@ def _open(
     lasting: bool = False,
 ) -> Server:
     while True:
-        used = wait_for_server(service, say=say, on_loading=on_loading, check=check)
-        if used:
+        match = wait_for_server(service, say=say, on_loading=on_loading, check=check)
+        if match:
             break
         try:
             return _start(service, say, on_loading, check, lasting=lasting)
         except Supervised:  # another process was faster: its server is waited for
             check()
             time.sleep(_LOOK_S)
-    found, leave = used
-    say(f"Using {found}")
-    if not found.server:  # of one that is not ours we see no process: the requests tell
-        return Server(found.addresses, lambda: None, leave, ours=False)
+    server, leave = match
+    say(f"Using {server}")
+    if not server.server:  # of one that is not ours we see no process: the requests tell
+        return Server(server.addresses, lambda: None, leave, ours=False)
     try:
         health = LocalHealth(service)
     except BaseException:
         leave()
         raise
     back = partial(comes_back, service)
-    return Server(found.addresses, health.check_from_outside, leave, False, back)
+    return Server(server.addresses, health.check_from_outside, leave, False, back)
 
 
 def _start(
@@ -177,13 +177,13 @@ def _start(
         while not own.ready.wait(_LOOK_S):
             check()
             own.check()
-        found = find_server(service)
-        if found is None:  # it died just then: this is no time to wait for another
+        server = find_server(service)
+        if server is None:  # it died just then: this is no time to wait for another
             raise ServerError(f"The {service.title} died as soon as it was ready.")
     except BaseException:
         stop()
         raise
-    return Server(found.addresses, own.check, stop, True, own.comes_back)
+    return Server(server.addresses, own.check, stop, True, own.comes_back)
 
 
 class Work:

@@ -121,16 +121,16 @@ _KINDS: dict[str, tuple[Any, str]] = {
 """The kind of each argument, as msgspec checks it, and as an error names it."""
 
 
-def check_arguments(**given: Any) -> None:
+def check_arguments(**arguments: Any) -> None:
     """Raise ConfigError for the first argument whose value is not valid."""
-    for name, value in given.items():
-        kind, wanted = _KINDS[name]
+    for name, value in arguments.items():
+        kind, rule = _KINDS[name]
         try:
             plain = msgspec.convert(str(value) if isinstance(value, Path) else value, kind)
             if name == "out" and plain is not None:
                 require_path(plain)
         except (msgspec.ValidationError, Unreadable):
-            raise ConfigError(f"{name} is {value!r:.200}; it must be {wanted}.") from None
+            raise ConfigError(f"{name} is {value!r:.200}; it must be {rule}.") from None
 
 
 def config_of(options: SolveOptions, source: str, in_flight: int | None = None) -> RunConfig:
@@ -138,16 +138,18 @@ def config_of(options: SolveOptions, source: str, in_flight: int | None = None) 
 
     `source` is the deployment as the program named it.
     """
-    given: dict[str, Any] = dict(options)
-    named = {name: value for name, value in given.items() if name in _KINDS and name in _OPTIONS}
-    check_arguments(**named, in_flight=in_flight)
-    parameters = {name: value for name, value in given.items() if name not in _OPTIONS}
+    values: dict[str, Any] = dict(options)
+    settings = {
+        name: value for name, value in values.items() if name in _KINDS and name in _OPTIONS
+    }
+    check_arguments(**settings, in_flight=in_flight)
+    parameters = {name: value for name, value in values.items() if name not in _OPTIONS}
     if parameters.get("n", 1) is None:
         del parameters["n"]
     return RunConfig(
         deployment_source=source,
-        parameters={**parameters, **given.get("parameters", {})},
+        parameters={**parameters, **values.get("parameters", {})},
         in_flight=in_flight,
-        limits=Limits(**{name: given.get(name) for name in Limits.__struct_fields__}),
-        **{name: given[name] for name in _CONFIGURED if name in given},
+        limits=Limits(**{name: values.get(name) for name in Limits.__struct_fields__}),
+        **{name: values[name] for name in _CONFIGURED if name in values},
     )

@@ -23,7 +23,7 @@ class JudgedResult:
     """A search's result with its answers, compared."""
 
     problem: Problem
-    found: SearchResult
+    search: SearchResult
     judged: Judgement
     vote: Vote
     digest: str
@@ -36,15 +36,15 @@ class JudgedResult:
     @property
     def completion_tokens(self) -> int:
         """Tokens of the thoughts that are part of a completion, each counted once."""
-        tree = self.found.tree
+        tree = self.search.tree
         nodes: set[NodePath] = set()
-        for done in self.found.completions:
-            nodes.update(done.node[:depth] for depth in range(1, len(done.node) + 1))
+        for each in self.search.completions:
+            nodes.update(each.node[:depth] for depth in range(1, len(each.node) + 1))
         thoughts = [tree[node].thought for node in nodes]
         return sum(len(thought.token_ids) for thought in thoughts if thought)
 
     def event(self, now: float) -> ProblemSolved:
-        """As the log keeps it."""
+        """The event of the log."""
         judged = self.judged
         return ProblemSolved(
             t=now,
@@ -56,20 +56,20 @@ class JudgedResult:
             any_correct=judged.any_correct,
             undecided=judged.undecided,
             completions=tuple(
-                LoggedCompletion(done.node, done.score, group, done.probability)
-                for done, group in zip(self.found.completions, judged.group_of, strict=True)
+                LoggedCompletion(each.node, each.score, group, each.probability)
+                for each, group in zip(self.search.completions, judged.group_of, strict=True)
             ),
             groups=tuple(LoggedAnswer(group.answer, group.correct) for group in judged.groups),
-            fates=logged_fates(self.found),
-            nodes=len(self.found.tree),
+            fates=logged_fates(self.search),
+            nodes=len(self.search.tree),
             tree_digest=self.digest,
-            limit=self.found.limit,
-            lost_tokens=self.found.lost_tokens,
-            decision=self.found.decision,
+            limit=self.search.limit,
+            lost_tokens=self.search.lost_tokens,
+            decision=self.search.decision,
         )
 
     def result(self, usage: Usage) -> Result:
-        """As the program gets it."""
+        """The result that the program gets."""
         answers = asdict(self.judged.answers)
         return Result(
             self.problem,
@@ -80,28 +80,28 @@ class JudgedResult:
             self._completions(),
             usage,
             self.digest,
-            self.found.tree,
-            self.found.limit,
+            self.search.tree,
+            self.search.limit,
         )
 
     def _completions(self) -> tuple[CompletionRecord, ...]:
         groups = self.judged.groups
         records = []
-        for done, group in zip(self.found.completions, self.judged.group_of, strict=True):
+        for each, group in zip(self.search.completions, self.judged.group_of, strict=True):
             chain = [
                 (node.thought, node.score)
-                for node in self.found.tree.chain(done.node)
+                for node in self.search.tree.chain(each.node)
                 if node.thought
             ]
             answer = groups[group].answer if group >= 0 else None
-            records.append(CompletionRecord.of(done, chain, answer))
+            records.append(CompletionRecord.of(each, chain, answer))
         return tuple(records)
 
 
 async def judged_outcome(
     plan: Plan,
     problem: Problem,
-    found: SearchResult,
+    result: SearchResult,
     equality: Equality,
     answer_of: AnswerFunction,
     passes: Callable[[str], Awaitable[Verdict]] | None = None,
@@ -113,7 +113,7 @@ async def judged_outcome(
     """
     strategy, vote = plan.strategy, plan.strategy.vote
     judged = await judge(
-        found,
+        result,
         problem.answer,
         equality,
         answer_of=answer_of,
@@ -121,9 +121,9 @@ async def judged_outcome(
         as_listed=strategy.ballot.as_listed,
         passes=passes,
     )
-    unscored = all(done.score is None for done in found.completions)
-    if unscored and (strategy.factory or found.decision or found.limit):
+    unscored = all(each.score is None for each in result.completions)
+    if unscored and (strategy.factory or result.decision or result.limit):
         answers = replace(judged.answers, **{vote: judged.answers.majority})
         correct = judged.correct and {**judged.correct, vote: judged.correct["majority"]}
         judged = replace(judged, answers=answers, correct=correct)
-    return JudgedResult(problem, found, judged, vote, found.tree.digest())
+    return JudgedResult(problem, result, judged, vote, result.tree.digest())

@@ -48,7 +48,7 @@ _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 class Plan:
     """A run to be carried out: the requested configuration, with functions and other objects."""
 
-    asked: RunConfig
+    request: RunConfig
     deployment: Deployment
     problems: tuple[Problem, ...]
     strategy: ChosenStrategy
@@ -97,9 +97,12 @@ class Plan:
     @property
     def policy(self) -> Policy:
         """The limits in flight."""
-        asked = self.asked
+        request = self.request
         return policy_of(
-            self.deployment, asked.schedule, speculation=asked.speculation, problems=asked.in_flight
+            self.deployment,
+            request.schedule,
+            speculation=request.speculation,
+            problems=request.in_flight,
         )
 
 
@@ -113,11 +116,11 @@ def calibration_of(deployment: Deployment) -> Calibration | None:
 
 def resolved(plan: Plan) -> RunConfig:
     """The configuration of a plan, with every field that only planning knows."""
-    asked, deployment, strategy = plan.asked, plan.deployment, plan.strategy
+    request, deployment, strategy = plan.request, plan.deployment, plan.strategy
     config = msgspec.structs.replace(
-        asked,
+        request,
         deployment=deployment.name,
-        deployment_source=asked.deployment_source or deployment.name,
+        deployment_source=request.deployment_source or deployment.name,
         deployment_digest=deployment_digest(deployment),
         prompting=prompting_of(deployment),
         strategy=strategy.name,
@@ -125,8 +128,8 @@ def resolved(plan: Plan) -> RunConfig:
         parameters=strategy.parameters,
         context=deployment.generator.max_seq_len,
         problem_ids=[problem.id for problem in plan.problems],
-        problems_digest=asked.problems_digest or digest_of(plan.problems),
-        dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
+        problems_digest=request.problems_digest or digest_of(plan.problems),
+        dataset_seed=request.seed if request.dataset_seed is None else request.dataset_seed,
         functions=_functions(plan),
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
@@ -239,10 +242,10 @@ def refuse_functions(config: RunConfig, folder: Path) -> None:
     """Raise RunError for a run of which functions of a program are a part: the command has none."""
     own = {what: name for what, name in config.functions.items() if what not in config.sources}
     if own:
-        named = ", ".join(f"{what} {name}" for what, name in own.items())
+        names = ", ".join(f"{what} {name}" for what, name in own.items())
         raise RunError(
             f"The run in {folder} was started by a Python program with functions of its own: "
-            f"{named}.",
+            f"{names}.",
             hint=f"Continue it from that program: solve_many(..., out={str(folder)!r}, "
             "resume=True).",
         )

@@ -39,10 +39,10 @@ def as_problem(question: Question, name: str) -> Problem:
     match question:
         case Problem():
             problem = question
-        case (str() | [*_] as asked, str() as answer) if (
-            isinstance(question, tuple) and _is_asked(asked)  # a list of two texts: two questions
+        case (str() | [*_] as prompt, str() as answer) if (
+            isinstance(question, tuple) and _is_asked(prompt)  # a list of two texts: two questions
         ):
-            problem = _problem(name, asked, answer)
+            problem = _problem(name, prompt, answer)
         case _ if _is_asked(question):
             problem = _problem(name, question)
         case _:
@@ -53,23 +53,23 @@ def as_problem(question: Question, name: str) -> Problem:
     return problem
 
 
-def _is_asked(given: object) -> TypeGuard[Asked]:
-    if isinstance(given, str):
-        return bool(given.strip())
-    return isinstance(given, list | tuple) and bool(given) and all(map(is_message, given))
+def _is_asked(value: object) -> TypeGuard[Asked]:
+    if isinstance(value, str):
+        return bool(value.strip())
+    return isinstance(value, list | tuple) and bool(value) and all(map(is_message, value))
 
 
-def is_message(given: object) -> TypeGuard[Message]:
+def is_message(value: object) -> TypeGuard[Message]:
     """Whether this is a chat message, whatever its role."""
-    return isinstance(given, Mapping) and all(
-        isinstance(given.get(name), str) for name in ("role", "content")
+    return isinstance(value, Mapping) and all(
+        isinstance(value.get(name), str) for name in ("role", "content")
     )
 
 
-def _problem(name: str, asked: Asked, answer: str | None = None) -> Problem:
-    if isinstance(asked, str):
-        return Problem(name, asked, answer)
-    *before, last = (Turn(each["role"], each["content"]) for each in asked)  # type: ignore[arg-type]
+def _problem(name: str, prompt: Asked, answer: str | None = None) -> Problem:
+    if isinstance(prompt, str):
+        return Problem(name, prompt, answer)
+    *before, last = (Turn(each["role"], each["content"]) for each in prompt)  # type: ignore[arg-type]
     if last.role != "user":
         raise DatasetError(
             f"The conversation of problem {name} ends with a message of the role "
@@ -110,18 +110,18 @@ async def in_turn(items: Iterable[T]) -> AsyncGenerator[T, None]:
 
 
 def _naming() -> Callable[[Question], Problem]:
-    """Makes a problem of one question after the other; raises DatasetError."""
+    """A function that makes a problem of one question after the other; raises DatasetError."""
     places = itertools.count(1)
-    seen: set[str] = set()
+    ids: set[str] = set()
 
-    def named(question: Question) -> Problem:
+    def problem_of(question: Question) -> Problem:
         problem = as_problem(question, str(next(places)))
-        if problem.id in seen:
+        if problem.id in ids:
             raise DatasetError(f"Two problems have the id {problem.id!r}; ids must be unique.")
-        seen.add(problem.id)
+        ids.add(problem.id)
         return problem
 
-    return named
+    return problem_of
 
 
 def _none() -> DatasetError:

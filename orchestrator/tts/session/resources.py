@@ -30,9 +30,9 @@ async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
         began = time.process_time()
 
         def record() -> None:
-            used = round(time.process_time() - began, 6)
+            seconds = round(time.process_time() - began, 6)
             with suppress(RunError):  # a disk that is full: the run's next event says so
-                log.write(Resources(t=log.clock(), cpu_s=used, energy_j=joules()))
+                log.write(Resources(t=log.clock(), cpu_s=seconds, energy_j=joules()))
 
         timer: asyncio.TimerHandle
 

@@ -73,7 +73,7 @@ def open_run(
         _check_same(plan, folder)
     with locked(folder):
         if not resume:
-            refuse_begun(folder, in_python=not plan.asked.command)
+            refuse_begun(folder, in_python=not plan.request.command)
         problems = {problem.id for problem in plan.problems}
         if repair and (repaired := repair_log(folder, problems)):
             say(str(repaired))
@@ -118,7 +118,7 @@ def begin(run: OpenRun, remotes: Mapping[str, RemoteEngine], progress: RunProgre
         for correct in run.point.solved.values():
             progress.count(correct)
     else:
-        if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
+        if plan.request.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(run.folder, plan.problems)
         create_run(run.folder, plan.config.to_json())
     return replace(run, plan=plan)

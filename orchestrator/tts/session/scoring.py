@@ -88,7 +88,7 @@ class _Room:
         self._nobody_waits = asyncio.Event()
 
     @asynccontextmanager
-    async def taken(self, cost: int) -> AsyncIterator[None]:
+    async def reserve(self, cost: int) -> AsyncIterator[None]:
         """Wait for room, and have it until the block ends."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((cost, turn))
@@ -181,7 +181,7 @@ class Scorer:
         """The verifier's result, asked for when the leader is answered and there is room."""
         if leader:
             await asyncio.wait({leader})
-        async with self._room.taken(self._cost(call)):
+        async with self._room.reserve(self._cost(call)):
             return await self._verifier.score(call)
 
     def _cost(self, call: ScoreCall) -> int:

@@ -84,7 +84,7 @@ class Session:
         deployment: str | Path | Deployment,
         **options: Unpack[OpenOptions],
     ) -> AsyncSession:
-        """The same for a program with an event loop: `async with Session.open_async(...)`."""
+        """A session for a program with an event loop: `async with Session.open_async(...)`."""
         session = AsyncSession(deployment, **options)
         session.load_verifier()
         return session
@@ -191,12 +191,12 @@ class Session:
                 one of `tts bench`; no other process may work in it meanwhile.
         """
         inbox = Inbox()
-        asked: Iterable[Question] | AsyncIterable[Question] = problems
+        source: Iterable[Question] | AsyncIterable[Question] = problems
         require_several(problems)
         if not isinstance(problems, Sequence) and options.get("out") is None:
-            asked = inbox.taking(problems)
+            source = inbox.taking(problems)
         results = self._session.solve_many(
-            asked,
+            source,
             in_flight=in_flight,
             resume=resume,
             repair=repair,

@@ -128,7 +128,7 @@ class Solver:
         """Advises each problem of a strategy that takes advice."""
         if plan.strategy.takes_advice:
             names = [problem.id for problem in plan.problems]
-            budget = plan.asked.limits.budget_tokens
+            budget = plan.request.limits.budget_tokens
             self._allocation = Allocation(budget, names, plan.calibration)
         self._plan = plan
         self._drivers = drivers
@@ -169,7 +169,7 @@ class Solver:
         The plan's deadline counts from this call, and may end it without a result
         (DeadlineExceeded). Raises the TtsError that ended it.
         """
-        deadline_s = self._plan.asked.limits.deadline_s
+        deadline_s = self._plan.request.limits.deadline_s
         now = asyncio.get_running_loop().time()
         ends = None if deadline_s is None else now + deadline_s
         results: list[Result] = []
@@ -236,7 +236,7 @@ class Solver:
                             problem,
                             take,
                             one(problem),
-                            time_s=self._plan.asked.limits.deadline_s,
+                            time_s=self._plan.request.limits.deadline_s,
                             resumed=resumed.pop(problem.id, None),
                             on_start=place.close,
                         )
@@ -307,13 +307,13 @@ class Solver:
 
     def _new_search(self, problem: Problem, steps: StepCallbacks | None) -> Search:
         """A new search for a problem, within its budget."""
-        asked = self._plan.asked
+        request = self._plan.request
         advice = self._allocation.advice(problem.id) if self._allocation else None
         search = self._plan.strategy.new_search(
-            *(problem, asked.seed, self._form(problem), advice, self._plan.calibration),
+            *(problem, request.seed, self._form(problem), advice, self._plan.calibration),
             consecutive=self._plan.deployment.consecutive_seeds,
         )
-        tokens = advice.cap if advice else asked.limits.budget_tokens
+        tokens = advice.cap if advice else request.limits.budget_tokens
         if tokens is not None:
             writes = self._plan.deployment.critiques > 0
             search = BudgetedSearch(search, tokens, guesses=advice is not None, writes=writes)

@@ -98,8 +98,8 @@ class ChosenStrategy:
         if advice and isinstance(self.config, AutoConfig):
             return AutoSearch(self.config, advice, seed, form, calibration)
         if is_own(type(self.config)):
-            made = partial(self.config.new_search, seed, form)
-            search: Search = OwnSearch(made, self.config.new_search)
+            factory = partial(self.config.new_search, seed, form)
+            search: Search = OwnSearch(factory, self.config.new_search)
         else:
             search = new_search(self.config, seed, form)
         if search.tree is not None:
@@ -107,42 +107,44 @@ class ChosenStrategy:
         return search
 
 
-def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]) -> ChosenStrategy:
-    """The strategy on a deployment, with the parameters that are given; raises ConfigError.
+def choose(
+    strategy: StrategyLike, deployment: Deployment, parameters: dict[str, Any]
+) -> ChosenStrategy:
+    """The strategy on a deployment, with its parameters; raises ConfigError.
 
     Answers of a function's searches are chosen by weighted vote, or by majority without scores.
     """
     if isinstance(strategy, str):
-        return _configured(find_strategy(strategy), deployment, given)
+        return _configured(find_strategy(strategy), deployment, parameters)
     if isinstance(strategy, type) and issubclass(strategy, SearchConfig):
         strategy = Strategy(name_of(strategy), "", strategy, "weighted")
     if isinstance(strategy, Strategy):
         if strategy.name in STRATEGIES:
             raise ConfigError(f"{strategy.name} is the name of a built-in strategy.")
-        return _configured(strategy, deployment, given)
+        return _configured(strategy, deployment, parameters)
     if isinstance(strategy, type) and issubclass(strategy, Search) and _takes_config(strategy):
         raise ConfigError(
             f"{name_of(strategy)} is made with a config, not with (problem, seed).",
             hint="Give its parameters instead: the SearchConfig whose new_search makes it, or "
             "a Strategy (docs/reference/strategies.md).",
         )
-    if given:
+    if parameters:
         raise ConfigError(
-            f"Parameters ({', '.join(given)}) go with the name of a strategy.",
+            f"Parameters ({', '.join(parameters)}) go with the name of a strategy.",
             hint="Put them into the config object, or into the function.",
         )
     if isinstance(strategy, SearchConfig):
         config = _fitted(strategy, deployment.generator.max_seq_len)
         require_answer_form(config, deployment)
         try:
-            known = strategy_of(config)
+            match = strategy_of(config)
         except ConfigError:  # parameters of the program's own
             return ChosenStrategy(name_of(type(config)), "weighted", config)
-        return ChosenStrategy(known.name, known.vote, config, ballot=known.ballot(config))
+        return ChosenStrategy(match.name, match.vote, config, ballot=match.ballot(config))
     if callable(strategy):
-        made: Any = strategy
-        _require_factory(made)
-        return ChosenStrategy(name_of(strategy), "weighted", None, made)
+        factory: Any = strategy
+        _require_factory(factory)
+        return ChosenStrategy(name_of(strategy), "weighted", None, factory)
     raise ConfigError(
         f"The strategy is {strategy!r:.200}.",
         hint="Give a name, a config object such as BeamSearchConfig(n=16), or a function of "
@@ -151,12 +153,12 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
 
 
 def _configured(
-    strategy: Strategy, deployment: Deployment, given: dict[str, Any]
+    strategy: Strategy, deployment: Deployment, parameters: dict[str, Any]
 ) -> ChosenStrategy:
     """A strategy with its parameters; raises FunctionError where code of the user's fails."""
     is_users = is_own(strategy.config)
     with users_code(f"strategy {strategy.name}") if is_users else nullcontext():
-        config = configure(strategy, deployment, given)
+        config = configure(strategy, deployment, parameters)
         ballot = strategy.ballot(config)
     return ChosenStrategy(strategy.name, strategy.vote, config, ballot=ballot)
 

@@ -40,7 +40,7 @@ class SearchRequest:
     @property
     def config(self) -> RunConfig:
         """The configuration that the request asks for."""
-        return self.plan.asked
+        return self.plan.request
 
 
 def read_search_request(

@@ -51,7 +51,7 @@ class Fitted:
 
     @property
     def n(self) -> int:
-        """That was fitted."""
+        """The n that was fitted."""
         return self.config.n
 
 
@@ -60,7 +60,7 @@ def fit_all(
     strategies: Sequence[tuple[StrategyLike, dict[str, Any]]],
     campaign: Campaign,
 ) -> list[SearchConfig]:
-    """The parameters of strategies, with the n that costs `plan.asked.fitted_to` on average.
+    """The parameters of strategies, with the n that costs `plan.request.fitted_to` on average.
 
     Each strategy comes with the parameters that are set. Raises a TtsError.
     """
@@ -77,33 +77,35 @@ def fit_all(
 async def _fit(
     plan: Plan,
     strategy: StrategyLike,
-    given: dict[str, Any],
+    parameters: dict[str, Any],
     session: AsyncSession,
     say: Callable[[str], None],
 ) -> SearchConfig:
     """A strategy's parameters; one that shares out a budget by itself has no n to fit."""
-    asked, deployment = plan.asked, plan.deployment
+    request, deployment = plan.request, plan.deployment
     pilot = pilot_of(plan.problems)
-    chosen = choose(strategy, deployment, given)
-    default, budget = chosen.config, asked.fitted_to.budget_tokens
+    base = choose(strategy, deployment, parameters)
+    default, budget = base.config, request.fitted_to.budget_tokens
     assert default is not None
     assert budget is not None
     if default.TAKES_BUDGET:
         return default
 
     def configured(n: int) -> SearchConfig:
-        found = choose(strategy, deployment, {**given, "n": n, **_narrower(default, given, n)})
-        assert found.config is not None
-        return found.config
+        fit = choose(
+            strategy, deployment, {**parameters, "n": n, **_narrower(default, parameters, n)}
+        )
+        assert fit.config is not None
+        return fit.config
 
     async def tokens(config: SearchConfig) -> float:
         results = session.solve_many(
             pilot,
             strategy=config,
             seed=PILOT_SEED,
-            schedule=asked.schedule,
-            speculation=asked.speculation,
-            in_flight=asked.in_flight,
+            schedule=request.schedule,
+            speculation=request.speculation,
+            in_flight=request.in_flight,
         )
         # as a budget counts them: of both models, and none that were generated in vain
         counts = [r.tree.tokens + r.usage.critique_tokens async for r in results if r.tree]
@@ -111,15 +113,15 @@ async def _fit(
 
     fitted = await fit_n(configured, tokens, budget)
     over = ", the least there is" if fitted.cost > budget else ""
-    say(f"{chosen.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}")
+    say(f"{base.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}")
     return fitted.config
 
 
-def _narrower(default: SearchConfig, given: Mapping[str, Any], n: int) -> dict[str, int]:
+def _narrower(default: SearchConfig, parameters: Mapping[str, Any], n: int) -> dict[str, int]:
     """The width of fewer beams than a group has by default, which is then n; else nothing."""
     name = "beam_width"
     field = type(default).model_fields.get(name)
-    untouched = field and name not in given and getattr(default, name) == field.default
+    untouched = field and name not in parameters and getattr(default, name) == field.default
     return {name: n} if field and untouched and n < field.default else {}
 
 
@@ -149,13 +151,13 @@ async def fit_n(
         config = _nearest(configured, guess, below, above)
         if config is None:
             break
-        tried = Fitted(config, await measure(config))
-        if tried.cost > target:
-            above = tried
+        trial = Fitted(config, await measure(config))
+        if trial.cost > target:
+            above = trial
         else:
-            stalls = stalls + 1 if below and tried.cost <= below.cost else 0
-            below = tried
-            if tried.cost >= _CLOSE * target or stalls == _STALLS:
+            stalls = stalls + 1 if below and trial.cost <= below.cost else 0
+            below = trial
+            if trial.cost >= _CLOSE * target or stalls == _STALLS:
                 break
         guess = _guess(below, above, target)
     fitted = below or above
@@ -169,10 +171,10 @@ def _guess(below: Fitted | None, above: Fitted | None, target: float) -> int:
     if below and above:
         share = (target - below.cost) / (above.cost - below.cost)
         return int(below.n + share * (above.n - below.n))
-    known = below or above
-    assert known is not None
-    guess = known.n * target / known.cost if known.cost > 0 else _MOST_N
-    return int(min(guess, _GROWTH * known.n, _MOST_N))
+    trial = below or above
+    assert trial is not None
+    guess = trial.n * target / trial.cost if trial.cost > 0 else _MOST_N
+    return int(min(guess, _GROWTH * trial.n, _MOST_N))
 
 
 def _nearest(

@@ -172,7 +172,7 @@ def _chosen(member: Member, spec: Deployment, own: Mapping[str, Loaded]) -> Chos
 
 def _plan_of(member: Member, plan: Plan) -> Plan:
     """The plan of one run of a group, whose first one has this plan."""
-    requested, own = plan.asked, own_strategies(plan.loaded)
+    requested, own = plan.request, own_strategies(plan.loaded)
     strategy = _chosen(member, plan.deployment, own)
     loaded = {role: each for role, each in plan.loaded.items() if role == "verifier"}
     if member.strategy in own:
@@ -180,7 +180,7 @@ def _plan_of(member: Member, plan: Plan) -> Plan:
     if requested.fitted_to and strategy.config and strategy.config.TAKES_BUDGET:
         limits = Limits(requested.fitted_to.budget_tokens, requested.limits.deadline_s)
         requested = msgspec.structs.replace(requested, limits=limits)
-    return replace(plan, strategy=strategy, asked=requested, loaded=loaded)
+    return replace(plan, strategy=strategy, request=requested, loaded=loaded)
 
 
 def _run(

@@ -65,7 +65,7 @@ def run_on_ray(
         raise ConfigError("--ray goes with a whole run of one strategy.")
     plan = prepare(config, observer, endpoints)
     folder = folder_of(plan, plan.strategy.name, out)
-    whole = fitted(plan, observer, endpoints).asked
+    whole = fitted(plan, observer, endpoints).request
     config = msgspec.structs.replace(
         config, parameters=whole.parameters, limits=whole.limits, fitted_to=whole.fitted_to
     )

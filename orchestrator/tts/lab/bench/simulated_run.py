@@ -68,24 +68,24 @@ class SimulationOptions:
     """The mean length of what a verifier writes; None: the usual pair's writes nothing."""
 
 
-def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str, Scenario]:
+def scenario_of(options: SimulationOptions, names: Collection[str]) -> tuple[str, Scenario]:
     """The strategy's name and the scenario; raises a TtsError.
 
-    `given` are the names of the options that the user gave: a replay refuses what is not as
+    `names` are those of the options that the user has set: a replay refuses what is not as
     recorded.
     """
-    fits = read_fits(wanted.tuned) if wanted.tuned else None
-    if wanted.deployment:
-        deployment = _deployed(open_deployment(wanted.deployment), given, measured=bool(fits))
+    fits = read_fits(options.tuned) if options.tuned else None
+    if options.deployment:
+        deployment = _deployed(open_deployment(options.deployment), names, measured=bool(fits))
     else:
         deployment = simulated_deployment(
-            wanted.gpu, wanted.gpus, critique_tokens=wanted.critique_tokens
+            options.gpu, options.gpus, critique_tokens=options.critique_tokens
         )
-    strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
+    strategy, seed, problems = options.strategy, options.seed, options.problems
     workload: Script
-    if wanted.replay:
-        asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
-        config, workload = _recorded(wanted.replay, asked, wanted.parameters)
+    if options.replay:
+        settings = {name: getattr(options, name) for name in ("strategy", "seed") if name in names}
+        config, workload = _recorded(options.replay, settings, options.parameters)
         _refuse_other_critiques(workload.models, deployment)
         strategy, seed = config.strategy, config.seed
         parameters = find_strategy(strategy).configure(
@@ -94,11 +94,11 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         problems = min(problems, len(workload.problems))
     else:
         parameters = find_strategy(strategy).configure(
-            wanted.parameters, context=deployment.generator.max_seq_len
+            options.parameters, context=deployment.generator.max_seq_len
         )
-        workload = from_traces(wanted.traces) if wanted.traces else typical()
-        workload = _with_critiques(workload, deployment, wanted.critique_tokens)
-    made_up = wanted.replay is None
+        workload = from_traces(options.traces) if options.traces else typical()
+        workload = _with_critiques(workload, deployment, options.critique_tokens)
+    made_up = options.replay is None
     if isinstance(parameters, AutoConfig) or (
         made_up and isinstance(parameters, AdaptiveVoteConfig)
     ):
@@ -110,15 +110,15 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
         )
     return strategy, Scenario(
         deployment,
-        wanted.sharing,
+        options.sharing,
         workload,
         parameters,
         problems,
-        wanted.in_flight,
+        options.in_flight,
         seed,
-        wanted.speculation,
+        options.speculation,
         fits=fits,
-        servers=wanted.replicas,
+        servers=options.replicas,
     )
 
 
@@ -152,14 +152,14 @@ def _refuse_other_critiques(models: Models, deployment: Deployment) -> None:
 
 
 def _recorded(
-    path: Path, asked: dict[str, Any], parameters: dict[str, Any]
+    path: Path, settings: dict[str, Any], parameters: dict[str, Any]
 ) -> tuple[RunConfig, Recording]:
     """A recorded run to be simulated; raises a TtsError naming what does not fit.
 
-    `asked` and `parameters` are the options and the strategy's parameters that were given.
+    `settings` and `parameters` are the options and the strategy's parameters that the user has set.
     """
     folder, config = open_recording(path)
-    _refuse_others(folder, asked, parameters, config)
+    _refuse_others(folder, settings, parameters, config)
     if config.limits != Limits():
         raise ConfigError(
             f"The run recorded in {folder} had limits of tokens or time, which are not simulated.",
@@ -170,20 +170,20 @@ def _recorded(
 
 
 def _refuse_others(
-    folder: Path, asked: dict[str, Any], parameters: dict[str, Any], recorded: RunConfig
+    folder: Path, settings: dict[str, Any], parameters: dict[str, Any], recorded: RunConfig
 ) -> None:
     """Raise ConfigError for the first of the options that is not as recorded."""
-    known = {**recorded.parameters, **recorded.to_json()}
-    for name, value in {**asked, **parameters}.items():
-        if known.get(name) != value:
+    record = {**recorded.parameters, **recorded.to_json()}
+    for name, value in {**settings, **parameters}.items():
+        if record.get(name) != value:
             raise ConfigError(
                 f"{name} is {value!r}, but the run recorded in {folder} has "
-                f"{known.get(name)!r}; a replay does what was recorded.",
+                f"{record.get(name)!r}; a replay does what was recorded.",
                 hint="Leave the option out.",
             )
 
 
-def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
+def _deployed(deployment: Deployment, names: Collection[str], *, measured: bool) -> Deployment:
     """A deployment of the user's, as the simulation has it; raises ConfigError."""
     name, started = deployment.name, bool(deployment.started())
     deployment = planned(deployment)
@@ -199,7 +199,7 @@ def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool)
             )
         return on_own_cores(as_simulated(deployment))
     for option in ("gpu", "gpus"):
-        if option in given:
+        if option in names:
             raise ConfigError(
                 f"Deployment {name!r} says itself which GPUs it is for: --{option} is for the pair "
                 "that is simulated without a deployment.",
@@ -281,15 +281,15 @@ def advice_of(runs: Sequence[PlacedRun]) -> list[PlacementAdvice]:
 
     One stays the advice while it is within `NEAR` of the best: a change must be worth it.
     """
-    found: list[PlacementAdvice] = []
+    advices: list[PlacementAdvice] = []
     for concurrency in sorted({run.concurrency for run in runs}):
         speed = {
             run.placement: run.problems_per_min for run in runs if run.concurrency == concurrency
         }
         best = max(speed, key=lambda placement: speed[placement])
-        last = found[-1] if found else None
+        last = advices[-1] if advices else None
         if last and speed.get(last.placement, 0.0) >= (1 - NEAR) * speed[best]:
-            found[-1] = PlacementAdvice(last.placement, (*last.concurrencies, concurrency))
+            advices[-1] = PlacementAdvice(last.placement, (*last.concurrencies, concurrency))
         else:
-            found.append(PlacementAdvice(best, (concurrency,)))
-    return found
+            advices.append(PlacementAdvice(best, (concurrency,)))
+    return advices

@@ -72,7 +72,7 @@ def fitted(plan: Plan, observer: Observer, endpoints: tuple[str, ...]) -> Plan:
 
     Unchanged without such a budget, and where the search spends it by itself or has no n.
     """
-    requested, config = plan.asked, plan.strategy.config
+    requested, config = plan.request, plan.strategy.config
     strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else requested.strategy
     budget = Limits(requested.limits.budget_tokens)
     has_n = isinstance(strategy, SearchConfig) or "n" in requested.parameters
@@ -85,14 +85,14 @@ def fitted(plan: Plan, observer: Observer, endpoints: tuple[str, ...]) -> Plan:
     problems = gather_problems(whole)[1] if requested.shard else plan.problems
     observer.say("Fitting n to the budget on a few problems")
     (config,) = fit_all(
-        replace(plan, asked=requested, problems=tuple(problems)),
+        replace(plan, request=requested, problems=tuple(problems)),
         [(strategy, requested.parameters)],
         Campaign(observer, endpoints, plan.verifier, cold=False),
     )
     changes = {name: value for name, value in config if name in ("n", "beam_width")}
     parameters = {**requested.parameters, **changes}
     requested = msgspec.structs.replace(requested, parameters=parameters)
-    return replace(plan, asked=requested, strategy=replace(plan.strategy, config=config))
+    return replace(plan, request=requested, strategy=replace(plan.strategy, config=config))
 
 
 def bench_in(
@@ -232,7 +232,7 @@ def pick_strategy(
 
 def way_on(plan: Plan, folder: Path) -> str:
     """The command that continues a run or a group."""
-    return f"tts bench --resume {folder}{repeated(plan.asked.sources)}"
+    return f"tts bench --resume {folder}{repeated(plan.request.sources)}"
 
 
 def gather_problems(
@@ -310,5 +310,5 @@ def prepare(
 
 def folder_of(plan: Plan, what: str, out: Path | None) -> Path:
     """`out`, or a folder under runs/ that is not there yet, named for what will be in it."""
-    name = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
+    name = f"{plan.deployment.name}-{what}-{plan.request.schedule}"
     return (out or unused_folder(name)).resolve()

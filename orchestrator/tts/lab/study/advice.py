@@ -30,14 +30,14 @@ class StudyAdvice:
 
 def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[StudyAdvice]:
     """All advice that the results give, and throughput over load, in the form of tune.json."""
-    found = [
+    advices = [
         split_advice(results),
         batch_advice(load),
         schedule_advice(results),
         in_flight_advice(results),
         n_advice(results),
     ]
-    return [advice for advice in found if advice]
+    return [advice for advice in advices if advice]
 
 
 def split_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
@@ -52,13 +52,13 @@ def split_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
             "throughput of the present division."
         )
     else:
-        shown = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower or equal)
+        shares = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower or equal)
         finding = (
             "is faster beyond the noise, and some are slower" if slower else "is told apart from it"
         )
         text = (
             f"Leave the division of the KV memory as it is: none that was measured {finding} "
-            f"(generator's share {shown})."
+            f"(generator's share {shares})."
         )
     return StudyAdvice("KV memory", text, "throughput-by-split")
 
@@ -87,10 +87,10 @@ def schedule_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
 
 def in_flight_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """Whether to limit the problems in flight, and what limits cost and gain."""
-    counted = [each for each in results.values() if each.cell.in_flight is not None]
-    if not counted:
+    limited = [each for each in results.values() if each.cell.in_flight is not None]
+    if not limited:
         return None
-    best, slower, equal = told_apart(counted)
+    best, slower, equal = told_apart(limited)
     if best:
         text = f"At most {best.cell.in_flight} (--in-flight): {times(best.speed)} the throughput "
         text += f"of no limit, and {_latencies(best, results[BASE])}."
@@ -113,32 +113,32 @@ def batch_advice(load: Mapping[str, Any]) -> StudyAdvice | None:
     A budget changes only to enter the 95% interval of the engine's saturation point: where the
     loads that were measured show no upper end of it, the budget stays as it is.
     """
-    said = []
+    changes = []
     for role in ("generator", "verifier"):
-        if found := load["policy"].get(role):
+        if policy := load["policy"].get(role):
             engine = load["engines"][role]
             field = f"{role}.in_flight_{'tokens' if engine['unit'] == 'tokens' else 'requests'}"
             low, high = _saturation(engine)
             interval = f"{_loads(engine, low, high)}, 95% interval"
-            present, proposed = found["present"], found["proposed"]
+            present, proposed = policy["present"], policy["proposed"]
             if low <= present <= high:
                 change, why = f"{present:,}, as it is", "not told apart from its saturation point"
             elif math.isinf(high):
                 change, why = f"{present:,}, as it is", "no load that was measured saturates it"
             elif present == proposed:
-                change, why = f"{present:,}, as it is", found["why"]
+                change, why = f"{present:,}, as it is", policy["why"]
             else:
-                change, why = f"{present:,} -> {proposed:,}", found["why"]
-            said.append(f"{field}: {change} ({why}; the {role} saturates {interval})")
-    if not said:
+                change, why = f"{present:,} -> {proposed:,}", policy["why"]
+            changes.append(f"{field}: {change} ({why}; the {role} saturates {interval})")
+    if not changes:
         return None
-    return StudyAdvice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
+    return StudyAdvice("Batch sizes", "; ".join(changes) + ".", "generator-by-load")
 
 
 def n_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
     """How many completions: as deployed, unless another n is certainly right more often."""
-    base, found = results[BASE], of_n(results)
-    if len(found) < 2 or base.accuracy is None:
+    base, candidates = results[BASE], of_n(results)
+    if len(candidates) < 2 or base.accuracy is None:
         return None
     compared = len(results) - 1
 
@@ -146,18 +146,18 @@ def n_advice(results: Mapping[str, CellResult]) -> StudyAdvice | None:
         gain = each.more_right_than(base, compared)
         return gain is not None and gain.low > 0
 
-    certain = [each for each in found if gains(each)]
-    chosen = certain[0] if certain else base
-    right = share_with_interval(chosen.accuracy or 0.0, len(chosen.right))
+    certain = [each for each in candidates if gains(each)]
+    best = certain[0] if certain else base
+    right = share_with_interval(best.accuracy or 0.0, len(best.right))
     text = (
-        f"n = {chosen.cell.n}: {right} right, at "
-        f"{chosen.tokens_per_problem:,.0f} generated tokens a problem."
+        f"n = {best.cell.n}: {right} right, at "
+        f"{best.tokens_per_problem:,.0f} generated tokens a problem."
     )
     if certain:
-        text += f" Than n = {base.cell.n}, {_than(chosen, base, compared)}."
-    for each in found:
-        if each is not chosen and each not in certain:
-            text += f" n = {each.cell.n} is right {_than(each, chosen, compared)}."
+        text += f" Than n = {base.cell.n}, {_than(best, base, compared)}."
+    for each in candidates:
+        if each is not best and each not in certain:
+            text += f" n = {each.cell.n} is right {_than(each, best, compared)}."
     return StudyAdvice("n", text, "accuracy-by-n")
 
 
@@ -238,7 +238,7 @@ def _than(result: CellResult, other: CellResult, compared: int) -> str:
     tokens = f"at {ratio:.2g} times the tokens"
     if difference is None:
         return tokens
-    told = "" if difference.is_certain else " (not told apart)"
+    note = "" if difference.is_certain else " (not told apart)"
     often = "more" if difference.mean >= 0 else "less"
     points = f"{abs(100 * difference.mean):.1f} points {often} often"
-    return f"{points} {interval(100 * difference.low, 100 * difference.high)}{told} {tokens}"
+    return f"{points} {interval(100 * difference.low, 100 * difference.high)}{note} {tokens}"

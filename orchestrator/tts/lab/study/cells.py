@@ -211,7 +211,7 @@ def starts(steps: Iterable[CellRun]) -> int:
 
 
 def seconds_left(
-    left: Sequence[CellRun],
+    remaining: Sequence[CellRun],
     problems: int,
     finished: Mapping[str, float],
     *,
@@ -223,11 +223,11 @@ def seconds_left(
     `finished` has the mean seconds of cells that ran already, by name: the same cell is expected to
     take as long again, another one by its work.
     """
-    runs = (finished.get(step.cell.name, unit_s * problems * step.cell.work) for step in left)
-    return sum(runs) + start_s * starts(left)
+    runs = (finished.get(step.cell.name, unit_s * problems * step.cell.work) for step in remaining)
+    return sum(runs) + start_s * starts(remaining)
 
 
 def _ns(form: Form, n: int, beam_width: int) -> Iterator[int]:
     """Numbers of completions by the form's factors, that beam search allows, without n itself."""
-    found = {round(factor * n / beam_width) * beam_width for factor in form.n_factors}
-    yield from sorted(found - {0, n})
+    counts = {round(factor * n / beam_width) * beam_width for factor in form.n_factors}
+    yield from sorted(counts - {0, n})

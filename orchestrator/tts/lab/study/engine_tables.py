@@ -151,8 +151,8 @@ def parts(steps: Sequence[T], most: int) -> Iterable[tuple[int, Sequence[T]]]:
 
 
 def _mean(values: Iterable[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 def cache_curves(run: Path, spec: Deployment) -> Curves:

@@ -53,8 +53,8 @@ def pair_memory(deployment: Deployment) -> PairMemory:
 def generator_share(deployment: Deployment, memory: PairMemory) -> float:
     """The generator's share of the KV memory as the deployment has it."""
     spec, _ = deployment.compiled_pair()
-    used = memory.per_token["generator"] * whole_blocks(spec, spec.kv_cache.tokens)
-    return used / memory.pools
+    own_bytes = memory.per_token["generator"] * whole_blocks(spec, spec.kv_cache.tokens)
+    return own_bytes / memory.pools
 
 
 def divided(

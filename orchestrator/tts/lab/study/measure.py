@@ -49,10 +49,10 @@ def hits_by_split(study: Study, run: Path) -> list[Measurement]:
 def two_divisions(results: Mapping[str, CellResult]) -> list[tuple[str, Path]]:
     """The base, and the division that differs most in speed from it: titles and run folders."""
     others = [each for each in results.values() if each.cell.engines.share is not None]
-    shown = [results[BASE]]
+    cells = [results[BASE]]
     if others:
-        shown.append(max(others, key=lambda each: abs(math.log(each.speed.value))))
-    return [(each.cell.title, each.runs[0].folder) for each in shown]
+        cells.append(max(others, key=lambda each: abs(math.log(each.speed.value))))
+    return [(each.cell.title, each.runs[0].folder) for each in cells]
 
 
 def by_schedule(results: Mapping[str, CellResult]) -> list[CellResult]:

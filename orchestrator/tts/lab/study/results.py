@@ -56,16 +56,16 @@ def ratios(values: Mapping[str, Sequence[float]], base: str) -> dict[str, Ratio]
     logs = {name: [math.log(value) for value in row] for name, row in values.items()}
     means = {name: math.fsum(row) / len(row) for name, row in logs.items()}
     half = _half_width(logs, means)
-    found = {}
+    by_name = {}
     for name, mean in means.items():
         value = math.exp(mean - means[base])
         if name == base:
-            found[name] = Ratio(1.0, 1.0, 1.0)
+            by_name[name] = Ratio(1.0, 1.0, 1.0)
         elif half is None:
-            found[name] = Ratio(value, None, None)
+            by_name[name] = Ratio(value, None, None)
         else:
-            found[name] = Ratio(value, value * math.exp(-half), value * math.exp(half))
-    return found
+            by_name[name] = Ratio(value, value * math.exp(-half), value * math.exp(half))
+    return by_name
 
 
 def _half_width(logs: Mapping[str, Sequence[float]], means: Mapping[str, float]) -> float | None:
@@ -93,7 +93,7 @@ class RunResult:
     wall_s: float
     problems: int
     generated_tokens: int
-    """Of both models."""
+    """Tokens that both models generated."""
     compute: float | None
     """See `tts.runs.measures.compute_of`."""
     useful_tokens: int
@@ -161,8 +161,8 @@ class CellResult:
     @property
     def compute_per_problem(self) -> float | None:
         """FLOPs of both models; None where a run's are not known."""
-        known = [run.compute for run in self.runs if run.compute is not None]
-        return sum(known) / self._sum("problems") if len(known) == len(self.runs) else None
+        values = [run.compute for run in self.runs if run.compute is not None]
+        return sum(values) / self._sum("problems") if len(values) == len(self.runs) else None
 
     @property
     def tokens_per_s(self) -> float:
@@ -177,8 +177,8 @@ class CellResult:
     @property
     def goodput(self) -> float | None:
         """The mean over rounds."""
-        found = [run.goodput for run in self.runs if run.goodput is not None]
-        return fmean(found) if found else None
+        values = [run.goodput for run in self.runs if run.goodput is not None]
+        return fmean(values) if values else None
 
     @property
     def latency_p50_s(self) -> float | None:
@@ -223,8 +223,8 @@ def compared(
     """Every cell with its runs by round, compared with the base: each round on its own problems."""
     speeds = ratios({name: [run.problems_per_s for run in row] for name, row in runs.items()}, BASE)
     medians = {name: [quantile(run.latencies_s, 0.5) for run in row] for name, row in runs.items()}
-    known = {name: [each for each in row if each is not None] for name, row in medians.items()}
-    latencies = ratios(known, BASE) if known == medians else {}
+    numbers = {name: [each for each in row if each is not None] for name, row in medians.items()}
+    latencies = ratios(numbers, BASE) if numbers == medians else {}
     return {
         cell.name: CellResult(cell, runs[cell.name], speeds[cell.name], latencies.get(cell.name))
         for cell in cells

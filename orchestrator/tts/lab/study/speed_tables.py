@@ -140,7 +140,7 @@ def same_trees(results: Sequence[CellResult]) -> bool:
     for result in results:
         for number, run in enumerate(result.runs):
             digests.setdefault((result.cell.n, number), set()).add(run.tree_digest)
-    return all(len(found) == 1 for found in digests.values())
+    return all(len(each) == 1 for each in digests.values())
 
 
 def _speed(result: CellResult) -> FigureRow:

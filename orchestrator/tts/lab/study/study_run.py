@@ -93,9 +93,9 @@ def run_study(
 def resume_study(folder: Path, deployment: str | None, observer: Observer) -> Study:
     """Continue a study: finished runs are kept, one that was interrupted begins anew."""
     source = read_study(folder).deployment_source
-    if deployment is None and (named := reaches_for(source)):
+    if deployment is None and (reached := reaches_for(source)):
         raise RunError(
-            f"The study in {folder} names {' and '.join(named)}, in {source}, used only if you "
+            f"The study in {folder} names {' and '.join(reached)}, in {source}, used only if you "
             "name it again.",
             hint="If you trust that: tts study "
             f"{shlex.quote(source)} --resume {shlex.quote(str(folder))}",
