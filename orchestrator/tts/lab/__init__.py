@@ -2,7 +2,7 @@
 
 | package | job |
 |---|---|
-| campaign | runs one after the other, each in its folder, on cold engines |
+| campaign | runs one after the other, each in its folder, with one session for all |
 | bench | what is asked of a run, runs and comparisons carried out, shards |
 | study | what the two engines do and why: cells, figures, advice |
 | scoring | a verifier measured on labels: `tts score` |

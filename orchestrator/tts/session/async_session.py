@@ -16,7 +16,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self, Unpack
 
 from tts.base.errors import ConfigError, DatasetError, SessionError
@@ -137,12 +136,7 @@ class AsyncSession:
         self._open = engines
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if not self._owner.is_here:
             return  # all of it is the parent's
         self._open = None

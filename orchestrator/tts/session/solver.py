@@ -17,7 +17,6 @@ from collections.abc import (
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from tts.base.errors import EndpointTimeout, TtsError
@@ -143,12 +142,7 @@ class Solver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._own_grader:
             self._own_grader.close()
 
@@ -203,10 +197,11 @@ class Solver:
         waiting = asyncio.Semaphore(AHEAD)
 
         @contextmanager
-        def one(problem: Problem) -> Iterator[None]:
+        def one(problem: Problem, place: ExitStack) -> Iterator[None]:
             nonlocal answers_before
             try:
-                yield
+                with place:
+                    yield
             except EndpointTimeout as error:
                 if self._plan.strategy.takes_advice or journal.answers == answers_before:
                     raise
@@ -235,13 +230,12 @@ class Solver:
                         solving = self._solve(
                             problem,
                             take,
-                            one(problem),
+                            one(problem, place),
                             time_s=self._plan.request.limits.deadline_s,
                             resumed=resumed.pop(problem.id, None),
                             on_start=place.close,
                         )
-                        task = group.create_task(solving)
-                        task.add_done_callback(partial(_leave, place))
+                        group.create_task(solving)
                 watch.cancel()
         except BaseExceptionGroup as failures:
             failure = _most_telling(failures)
@@ -372,11 +366,6 @@ class StepCallbacks:
         tree = self.search.tree if self.search else None
         thought = self._thoughts[node]
         self._on_step(Step(self._problem, node, thought.text, score, tree, thought.thinking))
-
-
-def _leave(place: ExitStack, task: asyncio.Task[None]) -> None:
-    """A problem waits no longer, however its task has ended."""
-    place.close()
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:
