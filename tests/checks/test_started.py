@@ -62,3 +62,20 @@ def test_the_version_beside_a_program(tmp_path, version, count):
     warnings = findings(changed(PAIR, changes))
     assert len(warnings) == 2 * count
     assert all(version in each.what for each in warnings)
+
+
+@pytest.mark.parametrize(
+    ("version", "severities"), [("1.2.1", ["error"]), ("1.3.0rc22", ["warning"])]
+)
+def test_an_installed_trtllm_serve_that_gives_no_exact_labels(tmp_path, version, severities):
+    program = tmp_path / "bin" / "trtllm-serve"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(stat.S_IRWXU)
+    (tmp_path / "lib/python3.12/site-packages" / f"tensorrt_llm-{version}.dist-info").mkdir(
+        parents=True
+    )
+    changes = {f"{role}.target": "trtllm-serve" for role in ("generator", "verifier")}
+    changes["generator.executable"] = str(program)
+    graded = changed("qwen3-8b-graded-l40s-vllm", changes)
+    assert [each.severity for each in findings(graded)] == severities
