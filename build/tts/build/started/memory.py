@@ -93,12 +93,9 @@ def shares(deployment: Deployment) -> bool:
 
 def own_head(spec: StartedSpec) -> tuple[str, Head] | None:
     """The architecture and the head of a model that judges with one; None for others."""
-    try:
-        data = config_of(config_folder(spec))
-    except CheckpointError:
-        return None  # and for one that is not known
-    headed = head_of(data)
-    return (data["architectures"][0], headed[1]) if headed else None
+    data = _known_config(spec)
+    headed = data and head_of(data)
+    return (data["architectures"][0], headed[1]) if data and headed else None
 
 
 def tokens_of(deployment: Deployment, role: Role) -> int:
@@ -169,10 +166,15 @@ def config_folder(spec: StartedSpec) -> Path:
 
 def is_known(spec: StartedSpec) -> bool:
     """Whether the model's shape is known without a network."""
+    return bool(_known_config(spec))
+
+
+def _known_config(spec: StartedSpec) -> Mapping[str, Any] | None:
+    """The model's config.json, here or as published; None where it is not known."""
     try:
-        return bool(config_of(config_folder(spec)))
+        return config_of(config_folder(spec))
     except CheckpointError:
-        return False
+        return None
 
 
 def plan_started(deployment: Deployment) -> MemoryPlan:

@@ -91,23 +91,23 @@ class Engine(Service):
         if version and not version.startswith(engine.version):
             where += f" (version {version}; its options were read from {engine.version})"
         say(f"Starting the {self.title}: {where}, {self.spec.checkpoint}")
-
-        def command(addresses: Addresses | None) -> ServerCommand:
-            if addresses is None:
-                port = choose_port(HOST, f"{self.role}.port", self.spec.port)
-                key = secrets.token_hex(16) if engine.key_variable else ""
-                addresses = Addresses(HOST, 0, port, 0, api_key=key)
-            mps = mps_variables(self.deployment)
-            return engine_command(self.deployment, self.role, addresses, mps, program)
-
-        return dict(os.environ), command
+        key = secrets.token_hex(16) if engine.key_variable else ""
+        return dict(os.environ), lambda addresses: self._command(program, addresses, key)
 
     def planned_command(self) -> ServerCommand:
         """See Service."""
-        addresses = Addresses(HOST, 0, choose_port(HOST, f"{self.role}.port", self.spec.port), 0)
         program = None
         with suppress(ServerError):  # it may be for another machine
             program = find_program(self.role, self.spec)
+        return self._command(program)
+
+    def _command(
+        self, program: Path | None, addresses: Addresses | None = None, key: str = ""
+    ) -> ServerCommand:
+        """The command at these addresses, or at new ones with this key."""
+        if addresses is None:
+            port = choose_port(HOST, f"{self.role}.port", self.spec.port)
+            addresses = Addresses(HOST, 0, port, 0, api_key=key)
         mps = mps_variables(self.deployment)
         return engine_command(self.deployment, self.role, addresses, mps, program)
 
