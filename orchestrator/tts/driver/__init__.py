@@ -15,7 +15,7 @@ What is added to that stands beside it:
 |---|---|
 | speculation | work sent ahead of the search, and how far its guesses come true |
 | prefix_gate | requests that wait for the prefix that they share |
-| confidence | chains that end where the generator loses its confidence |
+| generation | an expansion's requests, up to where the generator loses its confidence |
 | engine_loads | mean load and idle stretches of the engines |
 """
 

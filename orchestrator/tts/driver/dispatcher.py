@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from tts.endpoints.base import GenerateCall, Generator, Verifier, VerifierResult
+from tts.endpoints.base import Generator, Verifier, VerifierResult
 from tts.prompting import Context
-from tts.prompting.writing import Written, writing
+from tts.prompting.writing import Written
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import ConfidenceWatch, Expand, NodePath, Score, Scored, quantise
+from tts.search import Expand, NodePath, Score, Scored, quantise
 
-from .confidence import WatchedGenerator
 from .engine_loads import IdleWatch, MeanLoad
+from .generation import prefill, write
 from .records import CancelReason, EndedRequest, JobAnswer, TakeRecord
 
 Reply = Written | VerifierResult | None
@@ -118,26 +118,12 @@ class Dispatcher:
                 answer = record.answer
         self._on_end(job, error or answer)
 
-    async def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Reply:
+    def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Awaitable[Reply]:
         if isinstance(work, Score):
-            return await self._verifier.score(context.score_call(work.node))
+            return self._verifier.score(context.score_call(work.node))
         if isinstance(work, Prefetch):
-            prompt = context.generator_ids(())
-            await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
-            return None
-        generator, watched = self._generator, None
-        if work.confidence:
-            watch = ConfidenceWatch(work.confidence)
-            generator = watched = WatchedGenerator(self._generator, watch)
-        requests = writing(context, work)
-        tokens: list[int] | None = None  # what starts it; it may take no request at all
-        while True:
-            try:
-                call = requests.send(tokens)  # type: ignore[arg-type]
-            except StopIteration as end:
-                outcome: Written = end.value
-                return watched.rated(outcome) if watched else outcome
-            tokens = await generator.generate(call)
+            return prefill(self._generator, context)
+        return write(self._generator, context, work)
 
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""

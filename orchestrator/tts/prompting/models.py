@@ -78,7 +78,7 @@ class Models:
         )
 
     def with_context(self, tokens: int) -> Models:
-        """These models, with a generator whose context holds `tokens` tokens."""
+        """A copy with a generator whose context holds `tokens` tokens."""
         generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
         deployment = self.deployment.model_copy(update={"generator": generator})
         return replace(self, deployment=deployment)
@@ -107,7 +107,7 @@ class Models:
         return continued_thinking(self.generator, self.deployment.generator.thinking, chat)
 
     def asked_with(self, variables: Mapping[str, Any]) -> Models:
-        """These models with variables of the generator's chat template.
+        """A copy with variables of the generator's chat template.
 
         Raises CheckpointError for one that the template does not read, and where the deployment's
         section on thinking does not go with them.

@@ -1,4 +1,4 @@
-"""Chains that end where the generator loses its confidence."""
+"""Expansions on a generator: one request after the other, up to where confidence is lost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ from dataclasses import dataclass, replace
 from tts.base.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, Generator
 from tts.endpoints.streaming import NewTokens, stream_of
-from tts.prompting.writing import Written
-from tts.search import ConfidenceWatch, Stop
+from tts.prompting import Context
+from tts.prompting.writing import Written, writing
+from tts.search import ConfidenceWatch, Expand, Stop
+
+
+async def prefill(generator: Generator, context: Context) -> None:
+    """Have a problem's prompt in the generator's prefix cache."""
+    await generator.generate(GenerateCall(context.generator_ids(()), 1, 0, 0.0, 1.0, True))
+
+
+async def write(generator: Generator, context: Context, work: Expand) -> Written:
+    """The thoughts of an expansion. Raises EndpointError."""
+    watched = None
+    if work.confidence:
+        generator = watched = WatchedGenerator(generator, ConfidenceWatch(work.confidence))
+    requests = writing(context, work)
+    tokens: list[int] | None = None  # what starts it; it may take no request at all
+    while True:
+        try:
+            call = requests.send(tokens)  # type: ignore[arg-type]
+        except StopIteration as end:
+            outcome: Written = end.value
+            return watched.rated(outcome) if watched else outcome
+        tokens = await generator.generate(call)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedGenerator:
-    """A generator whose tokens a watch reads as they come."""
+    """A generator whose tokens a watch reads as they come; it ends chains without confidence."""
 
     generator: Generator
     watch: ConfidenceWatch
