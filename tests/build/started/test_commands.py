@@ -162,6 +162,7 @@ def test_on_cpus_prompts_are_computed_whole_and_the_cache_is_what_requests_fill(
     fields = {"kv_gib": None, "max_batch_size": 1, "max_seq_len": 300}
     alone = words(changed(deployment=deployment, **fields))
     assert int(alone["--kv-cache-memory-bytes"]) == 3 * 128 * 23_040
+    assert budgets(deployment)["generator"].kv_tokens == GIB // 23_040 // 128 * 128
 
 
 def test_the_fraction_of_trtllm_serve_counts_on_the_order_of_starting():

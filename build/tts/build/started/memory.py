@@ -257,7 +257,8 @@ def _on_cpu(deployment: Deployment, role: Role) -> Budget:
     elif spec.target != "llama.cpp":
         cache = max(least, min(most, CPU_POOL))
     _require_sequence(deployment, role, cache // each, each)
-    return Budget(cache, cache // each, rank.weights, None, None)
+    block = engine.kv_cache.block_size
+    return Budget(cache, cache // each // block * block, rank.weights, None, None)
 
 
 def _require_sequence(deployment: Deployment, role: Role, tokens: int, each: int) -> None:
