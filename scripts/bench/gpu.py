@@ -105,6 +105,10 @@ class Report:
     left_out: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
+    def write(self, folder: Path) -> None:
+        """Write gpu.json, also in between: whoever lends a machine may end the program."""
+        (folder / "gpu.json").write_text(json.dumps(asdict(self), indent=1))
+
 
 def main() -> None:
     """Measure what the command line asks for; Ctrl-C keeps what there is."""
@@ -139,7 +143,7 @@ def main() -> None:
     except KeyboardInterrupt:
         report.failures.append("interrupted")
     finally:
-        (options.out / "gpu.json").write_text(json.dumps(asdict(report), indent=1))
+        report.write(options.out)
         print_report(report)
 
 
@@ -236,6 +240,7 @@ async def measure_case(options: argparse.Namespace, report: Report, case: Case, 
                         trees[result.problem.id] = result.tree_digest
             measures, is_complete = Run.load(out).measures, len(trees) == options.problems
             report.rows.append(Row(case, schedule, is_complete, measures, trees))
+            report.write(options.out)
             say(f"{case.name}, {schedule}: {len(trees)} problems")
 
 
