@@ -163,7 +163,7 @@ def test_a_function_scores_a_benchmark_which_goes_on_with_the_changed_file(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("prm.py:broken", "prm.broken raised KeyError: 'weights' ("),
+        ("prm.py:broken", "prm.broken raised KeyError: 'weights'."),
         ("prm.py:none", "has no none. Names in it: score, batch, broken, Prm."),
         ("other.py:score", "There is no file"),
         ("prm.py", "names no Python function"),
@@ -177,7 +177,9 @@ def test_what_a_function_lacks_is_said(tts, deployment, tmp_path, name, told):
     code, said = tts("bench", deployment, *RUN, "--verifier", tmp_path / name)
     assert code in (1, 2)
     assert told in said
-    assert "Traceback" not in said
+    # the user's own code ends with its own traceback, from its own first line on
+    assert ("Traceback" in said) == (" raised " in told)
+    assert "orchestrator/tts" not in said
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import functools
 import queue
 import signal
 import threading
+import time
 from asyncio import Runner
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import FrameType, TracebackType
@@ -26,6 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _POLL_S = 0.1
+_STUCK_S = 0.5
 
 
 @contextlib.contextmanager
@@ -79,32 +81,35 @@ def interruptible(
 
     Once that has begun, further ones are ignored: what remains is bounded (cancel requests, close
     the log, stop the server), and a cut-short clean-up would leave a server behind. Where it does
-    not begin, as code holds the loop up, such as a strategy that never returns, the second signal
-    breaks that code off.
+    not begin, as code holds the loop up, such as a strategy that never returns, a second signal
+    breaks that code off, half a second after the first at the earliest: an idle loop needs a moment.
     """
     received: signal.Signals | None = None
-    is_pending = is_broken_off = False
+    pending_since: float | None = None
+    is_broken_off = False
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(running)
 
         def interrupt(number: signal.Signals) -> None:
-            nonlocal received, is_pending
-            is_pending = False
+            nonlocal received, pending_since
+            pending_since = None
             if received is None and not (number is signal.SIGTERM and drain()):
                 received = number
                 say("stopping ...")
                 task.cancel()
 
         def arrived(number: int, frame: FrameType | None) -> None:
-            nonlocal received, is_pending, is_broken_off
-            if received is None and is_pending:
+            nonlocal received, pending_since, is_broken_off
+            if received is not None:
+                return
+            now = time.monotonic()
+            pending_since = pending_since or now
+            if now - pending_since > _STUCK_S:
                 received, is_broken_off = signal.Signals(number), True
                 raise KeyboardInterrupt
-            if received is None:
-                is_pending = True
-                loop.call_soon_threadsafe(interrupt, signal.Signals(number))
+            loop.call_soon_threadsafe(interrupt, signal.Signals(number))
 
         for number in before:
             signal.signal(number, arrived)
