@@ -82,7 +82,7 @@ def interruptible(
     Once that has begun, further ones are ignored: what remains is bounded (cancel requests, close
     the log, stop the server), and a cut-short clean-up would leave a server behind. Where it does
     not begin, as code holds the loop up, such as a strategy that never returns, a second signal
-    breaks that code off, half a second after the first at the earliest: an idle loop needs a moment.
+    breaks that code off, half a second after the first at the earliest.
     """
     received: signal.Signals | None = None
     pending_since: float | None = None
