@@ -24,7 +24,7 @@ from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton_transport
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.endpoints.triton import TritonConnection
 from tts.lab.bench.single_run import prepare
 from tts.lab.observer import Observer
 from tts.problem import Problem
@@ -243,10 +243,10 @@ def test_the_client_generates_scores_is_refused_and_cancels(in_served, server):
 
     async def go(address):
         async with TritonConnection(address) as connection:
-            generator = TritonGenerator(
-                connection, end_id=models.end_id, step_stop_words=models.step_stop_words
+            generator = connection.generator(
+                end_id=models.end_id, step_stop_words=models.step_stop_words
             )
-            verifier = TritonVerifier(connection)
+            verifier = connection.verifier()
             step = GenerateCall(context.generator_ids(()), 50, 7, 0.8, 1.0, stop_at_step=True)
             first = await generator.generate(step)
             assert first == await generator.generate(step)

@@ -145,7 +145,7 @@ calls = st.builds(
 def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
     """The request that Triton's model reads out of what TritonGenerator sends."""
     words = {"end_id": 5, "step_stop_words": WORDS, "end_stop_words": ((1, 2),)}
-    triton = TritonGenerator(SimpleNamespace(host=True), **words)
+    triton = TritonGenerator(SimpleNamespace(host=True), "generator", **words)
     sent = service_pb2.ModelInferRequest.FromString(triton._row(call, None).encode("1"))
     tensors = {
         each.name: np.frombuffer(raw, DTYPES[each.datatype]).reshape(each.shape)

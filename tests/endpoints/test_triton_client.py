@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tts.base.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
-from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.endpoints.triton import TritonConnection
 from tts.engines import wire
 from tts.engines.wire import RESET_PREFIX_CACHE
 
@@ -29,7 +29,7 @@ async def test_a_server_that_is_not_there_is_named():
     async with TritonConnection("127.0.0.1:1") as connection:
         connection.patience_s = 0.0
         with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
-            await TritonVerifier(connection).score(TWO)
+            await connection.verifier().score(TWO)
 
 
 async def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypatch):
@@ -42,7 +42,7 @@ async def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(mo
 
     with pytest.raises(EndpointUnavailable, match="has died 3 times without an answer"):
         async with TritonConnection("127.0.0.1:1", comes_back) as connection:
-            await TritonVerifier(connection).score(TWO)
+            await connection.verifier().score(TWO)
     assert len(asked) == 10, "the first, fifth and tenth question found it down"
 
 
@@ -82,7 +82,7 @@ async def _serve(port, engines=None):
 async def test_a_server_that_is_replaced_is_survived():
     server, port = await _serve(0)
     async with TritonConnection(f"127.0.0.1:{port}") as connection:
-        verifier = TritonVerifier(connection)
+        verifier = connection.verifier()
         assert await verifier.score(TWO) == VerifierResult(0.5)
         await server.stop(None)
         asked = asyncio.ensure_future(verifier.score(TWO))
@@ -102,7 +102,7 @@ async def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back()
 
     server, port = await _serve(0)
     async with TritonConnection(f"127.0.0.1:{port}") as connection:
-        generator = TritonGenerator(connection, end_id=2, step_stop_words=())
+        generator = connection.generator(end_id=2)
         assert await tokens(generator) == [7, 8]
         first = connection._tokens
         await server.stop(None)
@@ -165,7 +165,7 @@ async def scoring():
     server, port = await _serve(0, scores)
     try:
         async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
-            verifier = TritonVerifier(connection)
+            verifier = connection.verifier()
             yield scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32)))
     finally:  # else its end fails another test
         await server.stop(None)

@@ -173,9 +173,7 @@ def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
 ):
     """`flags`: its tokens are asked for as they come, maybe one by one, with log-probabilities."""
     connection = Connection()
-    generator = TritonGenerator(
-        connection, end_id=2, step_stop_words=[(3, 4), (9,)], end_stop_words=[(8,)]
-    )
+    generator = TritonGenerator(connection, "generator", 2, ((3, 4), (9,)), ((8,),))
     call = GenerateCall(
         np.int32(ids),
         tokens,
@@ -233,7 +231,7 @@ async def streamed(generator, call):
 @pytest.mark.parametrize(
     ("template", "model", "outputs"),
     [
-        (None, "prm", ["score"]),
+        (score_template(), "prm", ["score"]),
         (
             score_template("generator", writes=True),
             "generator",
@@ -257,7 +255,7 @@ def test_a_score_is_asked_for_by_the_tensors_of_the_contract(template, model, ou
 
 def test_the_engine_host_is_asked_for_least_probabilities_too():
     connection = Connection(host=True)
-    generator = TritonGenerator(connection, end_id=2, step_stop_words=[])
+    generator = TritonGenerator(connection, "generator", 2, (), ())
     call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, shaping=Shaping(min_p=0.25))
     asyncio.run(streamed(generator, call))
     request = service_pb2.ModelInferRequest.FromString(connection.sent)
@@ -274,7 +272,7 @@ def test_the_engine_host_is_asked_for_least_probabilities_too():
     ],
 )
 def test_what_the_contract_has_not_is_refused_by_its_name(asked, name):
-    generator = TritonGenerator(Connection(), end_id=2, step_stop_words=[])
+    generator = TritonGenerator(Connection(), "generator", 2, (), ())
     call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, **asked)
     with pytest.raises(RequestRefused, match=name):
         asyncio.run(generator.generate(call))

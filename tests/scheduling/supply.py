@@ -11,7 +11,7 @@ def generate(problem, child, kind=WorkKind.MAIN, tokens=5):
 
 
 def score(problem, child, tokens):
-    return Job(problem, Score((child,)), tokens, WorkKind.MAIN)
+    return Job(problem, Score((child,)), tokens, WorkKind.MAIN, cost=tokens)
 
 
 def speculative(child, *, problem=0, level=1, chance=0.5):

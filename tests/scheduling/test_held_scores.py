@@ -21,7 +21,9 @@ def scheduler_of(schedule="decoupled", *, budget=1000, **policy):
 
 
 def score(path, tokens=STEP, *, problem=0, may_be_pruned=True):
-    return Job(problem, Score(path, may_be_pruned=may_be_pruned), tokens, WorkKind.MAIN)
+    return Job(
+        problem, Score(path, may_be_pruned=may_be_pruned), tokens, WorkKind.MAIN, cost=tokens
+    )
 
 
 def add(scheduler, *jobs):

@@ -8,7 +8,7 @@ from tests.search.driving import END, STEP, beam_configs, build, drive, grow, wo
 
 from tts.search import BeamSearchConfig, Fate, Generated, Scored
 from tts.search.pruning import EarlyPruner, best_rank, cutoff
-from tts.search.step_search import CandidateState, Pruner
+from tts.search.step_search import Pruner
 
 
 def test_ties_are_broken_by_path_not_by_arrival():
@@ -71,7 +71,7 @@ class LooksAtAll(Pruner):
     def advance(self, candidate):
         rank = cutoff(self.search, candidate.pool)
         for each in list(candidate.pool.candidates):
-            waits = each.state is CandidateState.SCORING and each.active
+            waits = each.awaited and each.active
             if waits and rank is not None and best_rank(each) > rank:
                 self.search.withdraw(each)
 

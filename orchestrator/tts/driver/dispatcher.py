@@ -91,32 +91,30 @@ class Dispatcher:
             reused=job.reused,
         )
         reply: Reply = None
-        error: Exception | None = None
+        end: JobAnswer | Exception
         try:
             reply = await self._reply(job.work, context)
+            contents = _contents(job.work.node, reply)
+            end = contents.get("answer")
         except asyncio.CancelledError:
-            if self._give_back(job):
-                raise  # not by us: the event loop is shutting down
+            if job not in self._leaving:  # not by us: the event loop is shutting down
+                self._give_back(job)
+                raise
+            end = None
         except Exception as failure:
-            error = failure
-        awaited, now = self._give_back(job), self.clock()
-        if not awaited:
-            self.record(new_record(now, cancelled=self._leaving[job][1]))
+            end = failure
+        if job in self._leaving:
+            self.record(new_record(self.clock(), cancelled=self._leaving[job][1]))
             return
-        answer: JobAnswer = None
-        if error is None:
-            try:
-                record = new_record(now, **_contents(job.work.node, reply))
-            except Exception as failure:  # not what a verifier may answer
-                error = failure
-            else:
-                if reply and now > began:
-                    until = self._loads[engine].update(now, self._scheduler.in_flight[engine])
-                    seconds = now - began
-                    self._scheduler.learn(job, (until - area) / seconds, reply.tokens, seconds)
-                self.record(record)
-                answer = record.answer
-        self._on_end(job, error or answer)
+        self._give_back(job)
+        if not isinstance(end, Exception):
+            now = self.clock()
+            if reply and now > began:
+                until = self._loads[engine].update(now, self._scheduler.in_flight[engine])
+                seconds = now - began
+                self._scheduler.learn(job, (until - area) / seconds, reply.tokens, seconds)
+            self.record(new_record(now, **contents))
+        self._on_end(job, end)
 
     def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Awaitable[Reply]:
         if isinstance(work, Score):
@@ -125,15 +123,12 @@ class Dispatcher:
             return prefill(self._generator, context)
         return write(self._generator, context, work)
 
-    def _give_back(self, job: Job) -> bool:
-        """Give back a job's budget; False if that was done when it was cancelled."""
-        jobs = self._in_flight.get(job.problem)
-        if jobs is None or jobs.pop(job, None) is None:
-            return False
+    def _give_back(self, job: Job) -> None:
+        jobs = self._in_flight[job.problem]
+        del jobs[job]
         if not jobs:
             del self._in_flight[job.problem]
         self._scheduler.end(job)
-        return True
 
 
 def _contents(node: NodePath, reply: Reply) -> dict[str, Any]:

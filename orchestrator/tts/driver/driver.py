@@ -57,12 +57,7 @@ class Driver:
         self._scheduler = Scheduler(policy)
         self._clock = clock
         self._dispatcher = Dispatcher(
-            generator,
-            verifier,
-            self._scheduler,
-            record=record,
-            clock=clock,
-            on_end=self._on_end,
+            generator, verifier, self._scheduler, record=record, clock=clock, on_end=self._on_end
         )
         self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
         """How far the guesses of each kind of search have come true."""
@@ -70,7 +65,6 @@ class Driver:
         """A heap: the highest priority first, then the oldest."""
         self._running: dict[int, ProblemRun] = {}
         self._submitted = 0
-        self._unfinished: set[asyncio.Future[SearchResult]] = set()
         self._due: asyncio.Handle | None = None
         """A pump that is about to be made for what was submitted or answered."""
 
@@ -78,8 +72,10 @@ class Driver:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for outcome in list(self._unfinished):
-            outcome.cancel()
+        for submission in [each for *_, each in self._queued]:
+            submission.cancel()
+        for run in self._running.values():
+            run.submission.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
         await self._dispatcher.aclose()
 
@@ -111,7 +107,6 @@ class Driver:
         submission = Submission(
             number, problem, new_search, priority, resumed or ResumedWork(), on_result, outcome
         )
-        self._unfinished.add(outcome)
         outcome.add_done_callback(partial(self._finish, number))
         if deadline_s is not None:
             set_deadline(submission, deadline_s, self.stop)
@@ -126,14 +121,12 @@ class Driver:
         """
         end: SearchResult | Exception | None = late
         if submission.search and not submission.done:
-            self._close(submission.number)
-            stopped: SearchResult | Exception
             try:
                 stopped = replace(submission.search.stop(), limit="deadline")
+                if late is None or stopped.completions:
+                    end = stopped
             except Exception as error:  # of a strategy that the user has written
-                stopped = error
-            if late is None or isinstance(stopped, Exception) or stopped.completions:
-                end = stopped
+                end = error
         if end:
             self._end(submission, end)
             self._pump()
@@ -227,7 +220,6 @@ class Driver:
         """Forget a submission that has a result or an error, or that its caller has cancelled."""
         if not outcome.cancelled():
             outcome.exception()  # so that nobody is warned of an error that was not awaited
-        self._unfinished.discard(outcome)
         if number in self._running:
             self._close(number)
             self._pump()
@@ -236,11 +228,6 @@ class Driver:
         """End searches that want nothing and are not done: they would wait for ever."""
         if self._scheduler.in_flight == (0, 0) and self._scheduler.pending == (0, 0):
             for run in list(self._running.values()):
-                self._end(
-                    run.submission,
-                    SearchError(
-                        f"The search of problem {run.problem_id} has no result and asks for "
-                        "nothing.",
-                        hint="A strategy must ask for work until it has its result.",
-                    ),
-                )
+                what = f"The search of problem {run.problem_id} has no result and asks for nothing."
+                hint = "A strategy must ask for work until it has its result."
+                self._end(run.submission, SearchError(what, hint=hint))

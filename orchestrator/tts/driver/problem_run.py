@@ -46,6 +46,7 @@ class ProblemRun:
         """`trust` is shared by all problems with the same kind of search."""
         self.submission = submission
         self.number = submission.number
+        self.problem_id = submission.problem.id
         self.context = context
         self.search = search
         self._resumed = submission.resumed
@@ -61,11 +62,6 @@ class ProblemRun:
         shares = not context.models.deployment.critiques
         self._judgements = PrefixGate(scheduler, lambda job: shares and scores.empty)
 
-    @property
-    def problem_id(self) -> str:
-        """The problem's id."""
-        return self.context.problem.id
-
     def start(self) -> None:
         """Ask the search for its first work."""
         self._dispatcher.record(Started(self._dispatcher.clock(), self.context.problem))
@@ -73,7 +69,8 @@ class ProblemRun:
         self._scheduler.start_problem(self.number, asks)
         if self._scheduler.policy.prefetch and not self._resumed.thoughts and len(asks) > 1:
             tokens = len(self.context.generator_ids(()))
-            self._steps.add(self._job(Prefetch(len(asks)), tokens, WorkKind.EAGER))
+            # it takes the slots of those that wait for it, or every queued problem would start
+            self._steps.add(self._job(Prefetch(), tokens, WorkKind.EAGER, cost=len(asks)))
         self._advance(asks, WorkKind.EAGER)
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
@@ -139,8 +136,8 @@ class ProblemRun:
         elif self._scores.pending(key):
             self._scores.join(key, node)
         else:
-            job = self._job(work, self.context.score_tokens(node), kind)
-            job.reused = reused
+            tokens, cost = self.context.score_tokens(node), self.context.score_cost(node)
+            job = self._job(work, tokens, kind, cost=cost, reused=reused)
             self._scores.add(key, job)
             self._judgements.add(job)
 
@@ -160,9 +157,17 @@ class ProblemRun:
             else:
                 self._tell_scored(replace(scored, node=node))
 
-    def _job(self, work: Expand | Score | Prefetch, tokens: int, kind: WorkKind) -> Job:
-        cost = self.context.score_cost(work.node) if isinstance(work, Score) else 0
-        return Job(self.number, work, tokens, kind, self.submission.priority, cost=cost)
+    def _job(
+        self,
+        work: Expand | Score | Prefetch,
+        tokens: int,
+        kind: WorkKind,
+        *,
+        cost: int = 1,
+        reused: int = 0,
+    ) -> Job:
+        priority = self.submission.priority
+        return Job(self.number, work, tokens, kind, priority, cost=cost, reused=reused)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node

@@ -76,13 +76,8 @@ class TritonConnection(Transport):
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> TritonGenerator:
         """The generator, or a verifier that writes; see endpoints.Connection."""
-        return TritonGenerator(
-            self,
-            end_id=end_id,
-            step_stop_words=step_stop_words,
-            end_stop_words=end_stop_words,
-            model=self._models[role],
-        )
+        words = tuple(step_stop_words), tuple(end_stop_words)
+        return TritonGenerator(self, self._models[role], end_id, *words)
 
     def verifier(self) -> TritonVerifier:
         """The verifier."""
@@ -134,18 +129,16 @@ class TritonGenerator(StreamingGenerator):
     def __init__(
         self,
         connection: TritonConnection,
-        *,
+        model: str,
         end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]],
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-        model: str = wire.GENERATOR,
+        step_stop_words: tuple[tuple[int, ...], ...],
+        end_stop_words: tuple[tuple[int, ...], ...],
     ) -> None:
         """`step_stop_words` end a step, `end_stop_words` end a sequence as `end_id` does."""
         self._connection = connection
         self._model = model
         self._end_id = end_id
-        self._step_stop_words = tuple(step_stop_words)
-        self._end_stop_words = tuple(end_stop_words)
+        self._step_stop_words, self._end_stop_words = step_stop_words, end_stop_words
         self._template = lru_cache(maxsize=256)(self._new_template)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -203,12 +196,8 @@ class TritonGenerator(StreamingGenerator):
 class TritonVerifier:
     """A model that scores; see endpoints.Verifier."""
 
-    def __init__(
-        self, connection: TritonConnection, template: RequestTemplate | None = None
-    ) -> None:
-        """`template`: of the requests; by default `prm` is asked, for scores alone."""
-        self._connection = connection
-        self._template = template or score_template()
+    def __init__(self, connection: TritonConnection, template: RequestTemplate) -> None:
+        self._connection, self._template = connection, template
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """The score of a chain; retried. See endpoints.Verifier."""

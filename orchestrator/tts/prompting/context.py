@@ -36,8 +36,8 @@ class _Node:
     """Whether the verifier reads anything of it, and so of those above it."""
     has_answer: bool = True
     """Whether its chain has one, and so a score: not inside or right behind thinking."""
-    steps: tuple[str, ...] | None = None
-    """The stripped texts of the chain that ends here, once they are asked for."""
+    steps: tuple[str, ...] = ()
+    """The stripped texts of the chain that ends here, without those that are not read."""
     dialogue: Ids | None = None
     """The verifier's ids, once they are asked for: not every step is scored."""
     dialogues_below: dict[str, Ids] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Context:
                     f"max_seq_len is {limit}; nothing would be left to generate.",
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
-        root = _Node(None, prompt, thinking=0 if models.thinking else None, steps=())
+        root = _Node(None, prompt, thinking=0 if models.thinking else None)
         root.dialogue = NO_IDS if dialogue is None else dialogue
         return cls(models, problem, {(): root})
 
@@ -90,6 +90,7 @@ class Context:
             self._add_thinking(new, above, thought)
         elif above.is_thought:
             new.has_answer = not thought.blank
+        new.steps = (*above.steps, new.text.strip()) if new.is_read else above.steps
 
     def _add_thinking(self, new: _Node, above: _Node, thought: Thought) -> None:
         """Note that a new node is a part of the thinking, and what the verifier reads of it."""
@@ -143,7 +144,7 @@ class Context:
         """The key of a node's score: nodes with the same key have the same score."""
         record = self._nodes[node]
         if self.models.takes_text:
-            return "\0".join((*_steps(record), _text(record))).encode()
+            return "\0".join((*record.steps, _text(record))).encode()
         return self._dialogue(record).tobytes()
 
     def score_tokens(self, node: NodePath) -> int:
@@ -169,8 +170,8 @@ class Context:
         question, record = self.problem.full_question, self._nodes[node]
         if self.models.takes_text:
             extra = self.problem.extra
-            return ScoreCall(NO_IDS, question, _steps(record), _text(record), extra)
-        return ScoreCall(self._dialogue(record), question, _steps(record))
+            return ScoreCall(NO_IDS, question, record.steps, _text(record), extra)
+        return ScoreCall(self._dialogue(record), question, record.steps)
 
     def has_dialogue(self, node: NodePath) -> bool:
         """Whether the verifier's ids of `node` have been built."""
@@ -183,7 +184,7 @@ class Context:
         above = node.above
         assert above
         if critic := self.models.critic:
-            node.dialogue = critic.prompt(self.problem.full_question, _steps(node))
+            node.dialogue = critic.prompt(self.problem.full_question, node.steps)
         else:
             verifier, step = self.models.verifier, node.text.strip()
             ids = above.dialogues_below.get(step)
@@ -211,13 +212,4 @@ def _text(node: _Node) -> str:
 
 def _number(node: _Node) -> int:
     """The number of steps with text that the verifier reads down to a node."""
-    return sum(map(bool, _steps(node)))
-
-
-def _steps(node: _Node) -> tuple[str, ...]:
-    """The stripped texts of the chain that ends in a node, without those that are not read."""
-    if node.steps is None:
-        assert node.above
-        own = (node.text.strip(),) if node.is_read else ()
-        node.steps = (*_steps(node.above), *own)
-    return node.steps
+    return sum(map(bool, node.steps))

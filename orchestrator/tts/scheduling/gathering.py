@@ -47,7 +47,7 @@ class Gathering:
         Only while the verifier computes, so something will end: then this is asked again.
         """
         generator, verifier = self._generator, self._verifier
-        if generator.empty or not verifier.jobs:
+        if not generator.pending or not verifier.jobs:
             return False
         if self._writes:
             return self._holds_steps_beside_critiques()
@@ -78,7 +78,7 @@ class Gathering:
         models have shown how long they take nothing waits.
         """
         generator, verifier = self._generator, self._verifier
-        if self._writes or verifier.empty or verifier.jobs:
+        if self._writes or not verifier.pending or verifier.jobs:
             return False
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds
         step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)

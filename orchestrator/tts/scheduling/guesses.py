@@ -95,4 +95,4 @@ class Guesses:
         verifier = self._verifier
         if self._shared and verifier.jobs > self._generator.load:
             return True
-        return bool(verifier.jobs) and not verifier.empty
+        return bool(verifier.jobs) and verifier.pending > 0

@@ -24,14 +24,15 @@ class Phased:
         if not self._batched:
             return not widths
         generator, verifier = self._generator, self._verifier
-        if generator.jobs or verifier.jobs or (self._scoring and not verifier.empty):
+        if generator.jobs or verifier.jobs or (self._scoring and verifier.pending > 0):
             return False  # in the middle of a phase
-        batch = verifier if generator.empty else generator
+        batch = verifier if not generator.pending else generator
         return batch.pending_cost < batch.budget
 
     def take(self) -> list[Job]:
         """The jobs of the phase that fit; the next phase begins when nothing is left of one."""
-        if not (self._verifier if self._scoring else self._generator).busy:
+        queue = self._verifier if self._scoring else self._generator
+        if not (queue.pending or queue.jobs):
             self._scoring = not self._scoring
         return (self._verifier if self._scoring else self._generator).take()
 
@@ -57,7 +58,7 @@ class Alternating:
         if generator.jobs or verifier.jobs:
             return False
         return (
-            (self._scored_last or verifier.empty)  # it is the generator's turn
+            (self._scored_last or not verifier.pending)  # it is the generator's turn
             and generator.pending_cost < generator.budget
             and verifier.pending_cost < verifier.budget  # else its queue would only grow
         )
@@ -65,9 +66,11 @@ class Alternating:
     def take(self) -> list[Job]:
         """One batch of the model whose turn it is, once nothing is in flight."""
         generator, verifier = self._generator, self._verifier
-        if generator.jobs or verifier.jobs or (generator.empty and verifier.empty):
+        if generator.jobs or verifier.jobs or (not generator.pending and not verifier.pending):
             return []
-        self._scored_last = generator.empty or (not self._scored_last and not verifier.empty)
+        self._scored_last = not generator.pending or (
+            not self._scored_last and verifier.pending > 0
+        )
         return (verifier if self._scored_last else generator).take()
 
     def spare(self, *, generating: bool) -> int:

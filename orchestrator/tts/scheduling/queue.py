@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
 from tts.search import Expand, NodePath, Score
@@ -27,8 +27,6 @@ class WorkKind(IntEnum):
 class Prefetch:
     """Prefill a problem's prompt once, ahead of the siblings that share it."""
 
-    siblings: int
-    """How many requests wait for it. It takes their slots, or every queued problem would start."""
     node: NodePath = ()
     """The root."""
 
@@ -52,20 +50,15 @@ class Job:
     """A rough probability that its search will ask for speculative work; else 1."""
     reused: int = 0
     """Tokens of a score's prompt that one before it began with."""
-    needed: bool = field(default=False, init=False)
-    """Whether its search has said that it needs this score (`Search.needs`)."""
-    generates: bool = field(init=False)
-    """Whether it goes to the generator."""
-    cost: int = 0
-    """What it takes of its model's budget: requests of the generator, tokens or critiques of the
-    verifier; of a score by default its tokens."""
+    cost: int = 1
+    """What it takes of its model's budget: requests; of a verifier that only reads, tokens."""
+    needed: bool = False
+    """Whether its search has said that it needs this score (`Hints.needs`)."""
 
-    def __post_init__(self) -> None:
-        self.generates = not isinstance(self.work, Score)
-        if isinstance(self.work, Prefetch):
-            self.cost = self.work.siblings
-        else:
-            self.cost = 1 if self.generates else self.cost or self.tokens
+    @property
+    def generates(self) -> bool:
+        """Whether it goes to the generator."""
+        return not isinstance(self.work, Score)
 
 
 class Queue:
@@ -96,23 +89,13 @@ class Queue:
         return len(self._heap)
 
     @property
-    def empty(self) -> bool:
-        """Whether no job waits to be sent."""
-        return not self._heap
-
-    @property
     def spare(self) -> int:
         """Budget that no job in flight takes, or less than 0 where guesses are in others' way."""
         return self.budget - self.load - len(self.guesses)
 
-    @property
-    def busy(self) -> bool:
-        """Whether anything is pending or in flight."""
-        return bool(self._heap or self.jobs)
-
     def is_outranked_by(self, priority: int) -> bool:
         """Whether work of this priority would go before everything that waits."""
-        return self.empty or priority > self._heap[0][-1].priority
+        return not self._heap or priority > self._heap[0][-1].priority
 
     def push(self, job: Job) -> None:
         """Take in a job."""

@@ -52,10 +52,8 @@ class Scheduler:
         shared, writes = policy.shared, policy.verifier_writes
         self._schedule = new_schedule(policy.schedule, *queues, shared=shared, writes=writes)
         self.guesses = Guesses(policy.speculation, self._schedule, *queues, shared=shared)
-        self._held = HeldScores(
-            policy.verifier_step_tokens if policy.schedule == "decoupled" else None,
-            shared=policy.shared,
-        )
+        step_tokens = policy.verifier_step_tokens if policy.schedule == "decoupled" else None
+        self._held = HeldScores(step_tokens, shared=shared)
         self._widths: dict[int, int] = {}
         """The steps that the search of each running problem asked for at first."""
 
@@ -107,11 +105,10 @@ class Scheduler:
         """Forget a job that has not been sent; False if it has been."""
         if self._held.drop_job(job):
             return True
-        if not self._queue(job).drop(lambda each: each is job):
-            return False
-        self._held.end(job)
-        self._release()
-        return True
+        if dropped := self._queue(job).drop(lambda each: each is job):
+            self._held.end(job)
+            self._release()
+        return dropped
 
     def require(self, job: Job) -> None:
         """Let a score that its search needs after all go before those that it may not need."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -67,16 +68,7 @@ class SearchConfig(BaseModel, ABC):
     @property
     def sampling(self) -> Sampling:
         """How every request is sampled."""
-        return Sampling(
-            self.temperature,
-            self.top_p,
-            self.max_tokens,
-            self.answer_regex,
-            self.answer_schema,
-            self.thinking_budget,
-            self.top_k,
-            self.min_p,
-        )
+        return Sampling(**{each.name: getattr(self, each.name) for each in fields(Sampling)})
 
     @abstractmethod
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

@@ -22,7 +22,7 @@ from .protocol import Search
 from .pruning import EarlyPruner, best_rank
 from .seeds import SeedOf
 from .step_hints import StepHints, best_get
-from .step_search import Candidate, CandidateState, Pool, StepSearch
+from .step_search import Candidate, Pool, StepSearch
 from .thought import Fate
 from .tree import Node
 from .votes import AnswerOf
@@ -85,7 +85,6 @@ class DvtsSearch(StepSearch[DvtsConfig]):
         """
         best = pool.ranked[0]
         return best.active and all(
-            each.state is CandidateState.READY
-            or (each.state is CandidateState.SCORING and best_rank(each) > best_rank(best))
+            each.rank is not None or (each.awaited and best_rank(each) > best_rank(best))
             for each in pool.candidates
         )

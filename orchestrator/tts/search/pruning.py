@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .step_search import Candidate, CandidateState, Pool, Pruner, StepSearch
+from .step_search import Candidate, Pool, Pruner, StepSearch
 from .thought import MAX_SCORE, NodePath
 from .tree import Rank
 
@@ -134,11 +134,7 @@ class Contest:
             candidate = self._order[self._within_reach]
             if candidate is not latest:
                 passed.append(candidate)
-        return [
-            each
-            for each in reversed(passed)
-            if each.state is CandidateState.SCORING and best_rank(each) > rank
-        ]
+        return [each for each in reversed(passed) if each.awaited and best_rank(each) > rank]
 
     def contenders(self, latest: Candidate) -> list[Candidate]:
         """Contenders that have come to wait for their scores after a step or score of `latest`."""
@@ -146,7 +142,7 @@ class Contest:
         entered = [latest] if self._places[latest] < self._count else []
         while entered:
             candidate = entered.pop()
-            if candidate.state is CandidateState.SCORING:
+            if candidate.awaited:
                 waiting.append(candidate)
             if _is_out(candidate) and candidate not in self._out:
                 self._out.add(candidate)
@@ -158,8 +154,5 @@ class Contest:
 
 def _is_out(candidate: Candidate) -> bool:
     """Whether it does not outrank all candidates after it: it has ended, or has a lower score."""
-    missed = (
-        candidate.state is CandidateState.READY
-        and expected_score(candidate) < candidate.upper_bound
-    )
+    missed = candidate.rank is not None and expected_score(candidate) < candidate.upper_bound
     return missed or not candidate.active

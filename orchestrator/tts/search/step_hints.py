@@ -15,7 +15,7 @@ from typing import Any
 
 from .ahead import Guess, Hints
 from .pruning import best_rank, cutoff, expected_score
-from .step_search import UNKNOWN_SCORE, Candidate, CandidateState, Pool, StepSearch
+from .step_search import UNKNOWN_SCORE, Candidate, Pool, StepSearch
 from .thought import NodePath, Thought
 
 Shares = Callable[[Sequence[float]], list[int]]
@@ -85,9 +85,7 @@ class StepHints(Hints):
         return [
             each
             for each in pool.candidates
-            if each.state is not CandidateState.GROWING
-            and each.active
-            and (rank is None or best_rank(each) <= rank)
+            if each.end.thought and each.active and (rank is None or best_rank(each) <= rank)
         ]
 
     def _parents(self, pool: Pool) -> Iterator[_Parent]:

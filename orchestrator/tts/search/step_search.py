@@ -1,8 +1,7 @@
 """The loop of the strategies: candidates grow, are scored, and are decided in pools.
 
 A pool is a set of candidates that are decided together. A candidate is one new step at the end of a
-chain, or in a pool that is `whole` the rest of the chain; then it gets a score. Its states
-(`CandidateState`):
+chain, or in a pool that is `whole` the rest of the chain; then it gets a score:
 
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
                                                   COMPLETED or SURPLUS
@@ -21,7 +20,6 @@ from abc import abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -49,17 +47,6 @@ UNKNOWN_SCORE = 0.5
 """The score that a path is taken to have before any of its steps has been scored."""
 
 AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
-
-
-class CandidateState(Enum):
-    """A candidate's state; the transitions are drawn above."""
-
-    GROWING = auto()
-    """It waits for its step."""
-    SCORING = auto()
-    """It waits for scores only."""
-    READY = auto()
-    """It waits for the rest of its pool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +87,6 @@ class Candidate:
     """The most that its path can score."""
     prior: float
     """Expected score of its path while it is unscored: the score of the path above."""
-    state: CandidateState = CandidateState.GROWING
     active: bool = True
     """Whether its chain can be expanded; known once it is generated."""
     awaited: list[NodePath] = field(default_factory=list)
@@ -254,7 +240,6 @@ class StepSearch(Search, Generic[AnyConfig]):
         self._write(candidate, thoughts)
         candidate.active = self._is_active(candidate.pool, candidate.end)
         candidate.pool.inactive += not candidate.active
-        candidate.state = CandidateState.SCORING
         candidate.awaited = self._nodes_to_score(candidate)
         for path in candidate.awaited:
             self._awaiting_score[path] = candidate
@@ -280,15 +265,16 @@ class StepSearch(Search, Generic[AnyConfig]):
 
     def _nodes_to_score(self, candidate: Candidate) -> list[NodePath]:
         """The last step, or where the aggregation needs them the new steps that are judged."""
-        end = candidate.end.path
-        every_step = candidate.pool.whole and self.config.agg_strategy != "last"
-        return self.tree.judged_nodes(end, candidate.start) if every_step else [end]
+        *above, end = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
+        if not candidate.pool.whole or self.config.agg_strategy == "last":
+            return [end.path]
+        answers = [each.path for each in above if each.thought and not each.thought.thinking]
+        return [*answers, end.path]
 
     def _rank_candidate(self, candidate: Candidate) -> None:
         """Place a candidate that waits for nothing more among those of its pool."""
         pool = candidate.pool
         candidate.rank = self._rank(candidate.end)
-        candidate.state = CandidateState.READY
         pool.unready -= 1
         insort(pool.ranked, candidate, key=BY_RANK)
         if candidate.active:

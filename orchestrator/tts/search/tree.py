@@ -93,19 +93,6 @@ class Tree:
         thoughts = (node.thought for node in self.chain(path))
         return "".join(each.text for each in thoughts if each and not each.thinking)
 
-    def thinking(self, path: NodePath) -> str:
-        """Text of the thinking from the root to `path`."""
-        thoughts = (node.thought for node in self.chain(path))
-        return "".join(each.text for each in thoughts if each and each.thinking)
-
-    def judged_nodes(self, path: NodePath, start: int = 1) -> list[NodePath]:
-        """The nodes from a depth to `path` that are scored: answers' steps, and the last one."""
-        return [
-            node.path
-            for node in self.chain(path)[start - 1 :]
-            if node.path == path or not (node.thought and node.thought.thinking)
-        ]
-
     def path_score(self, path: NodePath, how: Aggregation) -> float:
         """The value that a search gives a path: the aggregate of the values that count."""
         return aggregate(list(map(self.value, self._aggregated(path, how))), how)
@@ -166,13 +153,11 @@ class Tree:
         assert score is not None
         return -self.path_score(path, how), -score, path
 
-    def lock_score(self, path: NodePath, score: float) -> bool:
-        """Set a node's score if it has none yet; True if this call set it."""
+    def lock_score(self, path: NodePath, score: float) -> None:
+        """Set the score of a node that has a thought and none yet."""
         node = self._nodes.get(path)
-        if node is None or node.thought is None or node.score is not None:
-            return False
-        node.score = quantise(score)
-        return True
+        if node and node.thought and node.score is None:
+            node.score = quantise(score)
 
     def digest(self) -> str:
         """Hash over every node's path, token ids, stop reason and fate; not over scores."""
