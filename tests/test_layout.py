@@ -61,6 +61,7 @@ CORE_MAY_IMPORT = {
     "collections",
     "dataclasses",
     "enum",
+    "functools",
     "hashlib",
     "heapq",
     "itertools",

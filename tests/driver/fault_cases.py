@@ -97,7 +97,7 @@ policies = st.builds(
     problems=st.sampled_from([None, 1, 2]),
     speculation=st.sampled_from(["off", "auto", "always"]),
     prefetch=st.booleans(),
-    shared=st.booleans(),
+    one_device=st.booleans(),
     verifier_step_tokens=st.sampled_from([None, 1, 30, 512]),
 )
 

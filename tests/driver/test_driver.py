@@ -9,7 +9,7 @@ from tests.driver.scripted_run import CONFIGS, PROBLEMS, Hooked, Run
 
 from tts.runs import events
 from tts.scheduling import ScheduleName, Scheduler
-from tts.scheduling.guesses import Guesses
+from tts.scheduling.guesses import SpareSlots
 from tts.search import BeamSearchConfig, SampleSearchConfig
 
 SCHEDULES = get_args(ScheduleName)
@@ -92,13 +92,13 @@ async def test_answers_that_come_together_are_seen_by_one_decision(
 ):
     run = Run(tiny_deployment, words, SampleSearchConfig(n=8, scored=False), "decoupled")
     run.generator = Hooked(run.generator, released := Released())
-    decide, decisions = Guesses.overdrawn, []
+    decide, decisions = SpareSlots.overdrawn, []
 
     def counted(scheduler):
         decisions.append(len(released.waiting))
         return decide(scheduler)
 
-    monkeypatch.setattr(Guesses, "overdrawn", counted)
+    monkeypatch.setattr(SpareSlots, "overdrawn", counted)
     async with run.new_driver():
         submission = run.submit(PROBLEMS[0])
         while len(released.waiting) < 8:

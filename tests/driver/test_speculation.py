@@ -124,7 +124,7 @@ class _Lone:
         self.promoted, self.cancelled = [], []
         self.trust = trust or Trust()
         scheduler = SimpleNamespace(
-            guesses=SimpleNamespace(promote=self.promoted.append),
+            spare_slots=SimpleNamespace(promote=self.promoted.append),
             policy=SimpleNamespace(prefetch=False),
         )
         dispatcher = SimpleNamespace(

@@ -50,10 +50,10 @@ def decide(scheduler, supply=NOTHING):
         if not (jobs := scheduler.take()):
             break
         sent += jobs
-    cancelled = scheduler.guesses.overdrawn()
+    cancelled = scheduler.spare_slots.overdrawn()
     guesses = [job for job in supply.guesses if job.kind is WorkKind.SPECULATIVE]
     generating = any(job.generates for job in sent)
-    return cancelled, sent + scheduler.guesses.take(guesses, generating=generating)
+    return cancelled, sent + scheduler.spare_slots.take(guesses, generating=generating)
 
 
 def send(scheduler, supply=NOTHING):

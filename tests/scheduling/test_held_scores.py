@@ -103,7 +103,7 @@ def test_where_the_verifier_is_crowded_only_scores_that_are_needed_go():
 
 
 def test_on_a_shared_device_nothing_is_crowded_out():
-    scheduler = scheduler_of(shared=True)
+    scheduler = scheduler_of(one_device=True)
     jobs = [score((child,), problem=problem) for problem in range(4) for child in range(2)]
     add(scheduler, *jobs)
     assert send(scheduler) == jobs

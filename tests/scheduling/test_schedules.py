@@ -19,10 +19,12 @@ class World:
     """Problems of some rounds, each of which generates a few thoughts and then scores them."""
 
     def __init__(
-        self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None, shared=False
+        self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None, one_device=False
     ):
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once, shared=shared))
+        self.scheduler = Scheduler(
+            Policy(schedule, requests, tokens, at_once, one_device=one_device)
+        )
         self.supply = Supply(range(problems), start=self.start)
         self.left, self.open, self.flying = {}, {}, []
         self.child = 0
@@ -76,10 +78,10 @@ class World:
     seed=st.integers(0, 10**9),
     requests=st.integers(1, 9),
     tokens=st.integers(1, 80),
-    shared=st.booleans(),
+    one_device=st.booleans(),
     at_once=st.none() | st.integers(1, 3),
 )
-def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, shared, at_once):
+def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, one_device, at_once):
     def check(world, jobs):
         assert len(world.left) <= (at_once or 6)
         generating, scoring = of_generator(world.flying), of_verifier(world.flying)
@@ -93,7 +95,7 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
         if schedule == "alternating":
             assert len(world.flying) == len(jobs), "a turn began before the last one was over"
 
-    policy = {"requests": requests, "tokens": tokens, "shared": shared, "at_once": at_once}
+    policy = {"requests": requests, "tokens": tokens, "one_device": one_device, "at_once": at_once}
     World(schedule, seed, **policy).run(check)
 
 

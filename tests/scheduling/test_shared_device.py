@@ -26,8 +26,8 @@ from tts.search import Expand
 REQUESTS, TOKENS = 64, 10000
 
 
-def new_scheduler(*, shared=True, **policy):
-    return Scheduler(Policy("decoupled", REQUESTS, TOKENS, shared=shared, **policy))
+def new_scheduler(*, one_device=True, **policy):
+    return Scheduler(Policy("decoupled", REQUESTS, TOKENS, one_device=one_device, **policy))
 
 
 def scoring(scheduler, count):
@@ -40,15 +40,15 @@ def scoring(scheduler, count):
 
 
 @pytest.mark.parametrize(
-    ("shared", "running", "sent"),
+    ("one_device", "running", "sent"),
     [
         (True, 0, 0),
         (False, 0, 1),  # on devices of their own nothing waits
         (True, 30, 1),  # beside many others work goes at once: the generator's steps go on anyway
     ],
 )
-def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared, running, sent):
-    scheduler = new_scheduler(shared=shared, speculation="always")
+def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(one_device, running, sent):
+    scheduler = new_scheduler(one_device=one_device, speculation="always")
     generating(scheduler, running)
     scores = scoring(scheduler, 20)
     scheduler.add(generate(0, 40))
@@ -78,7 +78,7 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(shared,
 def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
     scores, request_s, sent
 ):
-    scheduler = Scheduler(Policy("decoupled", 64, 100, shared=True, verifier_writes=True))
+    scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
     for load in [1, 4] * 20:
         learn(scheduler, load, 10, 0.5)
         learn_score(scheduler, load, request_s)
@@ -194,9 +194,9 @@ def test_work_waits_only_while_the_other_engine_computes(seed):
             assert not of_verifier(waiting)
 
 
-def start_problems(*, width, whole=False, shared=True):
+def start_problems(*, width, whole=False, one_device=True):
     """How many problems of so many first requests are started, each answered, one left open."""
-    scheduler = new_scheduler(shared=shared)
+    scheduler = new_scheduler(one_device=one_device)
     started = []
 
     def start(problem):
@@ -218,7 +218,7 @@ def start_problems(*, width, whole=False, shared=True):
 
 @pytest.mark.parametrize(
     ("options", "problems"),
-    [({}, 1.5 * REQUESTS / 8), ({"shared": False}, REQUESTS), ({"whole": True}, REQUESTS)],
+    [({}, 1.5 * REQUESTS / 8), ({"one_device": False}, REQUESTS), ({"whole": True}, REQUESTS)],
 )
 def test_problems_start_until_they_fill_a_shared_generator_elsewhere_in_every_free_slot(
     options, problems
@@ -231,11 +231,13 @@ def test_problems_start_until_they_fill_a_shared_generator_elsewhere_in_every_fr
         assert len(started) == problems + 1, "one that ends makes room for the next"
 
 
-@pytest.mark.parametrize(("shared", "scores", "sent"), [(True, 4, 0), (True, 3, 1), (False, 4, 1)])
+@pytest.mark.parametrize(
+    ("one_device", "scores", "sent"), [(True, 4, 0), (True, 3, 1), (False, 4, 1)]
+)
 def test_on_a_shared_device_nothing_is_guessed_while_the_verifier_has_more_to_do(
-    shared, scores, sent
+    one_device, scores, sent
 ):
-    scheduler = new_scheduler(shared=shared)
+    scheduler = new_scheduler(one_device=one_device)
     for load in [4, 32] * 20:  # one more request costs next to nothing
         learn(scheduler, load, 10, 10 * (1 + 1e-6 * load))
     for child in range(3):

@@ -32,8 +32,8 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     assert sent == [wanted], "main work does not wait for speculation"
     assert cancelled == [guesses[1]]
     scheduler.end(guesses[1])
-    assert scheduler.guesses.overdrawn() == []
-    scheduler.guesses.promote(guesses[0])
+    assert scheduler.spare_slots.overdrawn() == []
+    scheduler.spare_slots.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
     assert guesses[0].kind is WorkKind.MAIN
     scheduler.add(generate(0, 3))
@@ -101,7 +101,7 @@ def test_auto_does_not_speculate_while_the_verifier_is_behind(mode, sent):
 def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, each, chance):
     """Steps of fixed + each * load: the share of the limit is (each * load) / step."""
     scheduler = Scheduler(Policy("decoupled", 512, 100))
-    assert not scheduler.guesses.pays(1.0), "nothing is known yet"
+    assert not scheduler.spare_slots.pays(1.0), "nothing is known yet"
     for load in [4, 32] * 20:
         learn(scheduler, load, 10, 10 * (fixed + each * load))
     guesses = [speculative(child, chance=chance) for child in range(512)]
@@ -114,11 +114,13 @@ def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, 
     assert admitted == 512 or share(admitted + 1) >= chance - 1e-6
 
 
-@pytest.mark.parametrize(("shared", "scores", "sent"), [(True, 1, 0), (True, 0, 1), (False, 1, 1)])
+@pytest.mark.parametrize(
+    ("one_device", "scores", "sent"), [(True, 1, 0), (True, 0, 1), (False, 1, 1)]
+)
 def test_a_guess_on_a_shared_device_costs_the_verifier_as_much_while_it_computes(
-    shared, scores, sent
+    one_device, scores, sent
 ):
-    scheduler = Scheduler(Policy("decoupled", 512, 1000, shared=shared))
+    scheduler = Scheduler(Policy("decoupled", 512, 1000, one_device=one_device))
     for load in [4, 32] * 20:
         learn(scheduler, load, 10, 10 * (14 + load))  # at a load of 6 the share is 0.3
     for child in range(5 - scores):
@@ -138,5 +140,5 @@ def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_l
     assert send(scheduler, Supply(guesses=guesses)) == []
     for load in [16] * 20:
         learn(scheduler, load, 10, 10.0)
-    assert scheduler.guesses.pays(0.1), "no request was slower for being one of more"
+    assert scheduler.spare_slots.pays(0.1), "no request was slower for being one of more"
     assert len(send(scheduler, Supply(guesses=guesses))) == 64

@@ -84,7 +84,7 @@ class Dispatcher:
         # `kind` is what it is sent as; it may be promoted before this begins
         began, in_flight = self.clock(), self._scheduler.in_flight
         engine = 0 if job.generates else 1
-        area = self._loads[engine].update(began, in_flight[engine])  # request-seconds so far
+        before = self._loads[engine].update(began, in_flight[engine])  # request-seconds so far
         new_record = partial(
             EndedRequest,
             *(context.problem.id, job.work, kind, job.tokens, in_flight, began),
@@ -110,9 +110,9 @@ class Dispatcher:
         if not isinstance(end, Exception):
             now = self.clock()
             if reply and now > began:
-                until = self._loads[engine].update(now, self._scheduler.in_flight[engine])
                 seconds = now - began
-                self._scheduler.learn(job, (until - area) / seconds, reply.tokens, seconds)
+                after = self._loads[engine].update(now, self._scheduler.in_flight[engine])
+                self._scheduler.learn(job, (after - before) / seconds, reply.tokens, seconds)
             self.record(new_record(now, **contents))
         self._on_end(job, end)
 

@@ -1,8 +1,8 @@
 """Runs searches on two engines: the loop between the searches, the scheduler and the endpoints.
 
-    submit ──► queued ──► ProblemRun ──jobs──► Scheduler ──next──► Dispatcher ──► endpoints
-                              ▲                                        │
-                              └───────────── take_in ◄─────────────────┘
+    submit ──► queued ──► ProblemRun ──jobs──► Scheduler ──_pump──► Dispatcher ──► endpoints
+                              ▲                                         │
+                              └── take_in ◄── _take_step ◄── _on_end ◄──┘
 
 A driver takes problems at any time. After every event the pump asks the scheduler what to do next,
 and does it. A failed request ends its own problem; the others continue.
@@ -49,10 +49,7 @@ class Driver:
         record: TakeRecord,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`record` takes every record and must not raise; `clock` gives their times, in seconds.
-
-        On virtual time `clock` is the event loop's.
-        """
+        """`record` takes every record and must not raise; `clock` gives their times, in seconds."""
         self._models = models
         self._scheduler = Scheduler(policy)
         self._clock = clock
@@ -72,10 +69,9 @@ class Driver:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for submission in [each for *_, each in self._queued]:
+        running = [run.submission for run in self._running.values()]
+        for submission in [each for *_, each in self._queued] + running:
             submission.cancel()
-        for run in self._running.values():
-            run.submission.cancel()
         await asyncio.sleep(0)  # the outcomes' callbacks cancel the requests
         await self._dispatcher.aclose()
 
@@ -96,10 +92,9 @@ class Driver:
     ) -> Submission:
         """Take in a problem; higher priorities go first, then older problems.
 
-        `new_search` is called when the problem starts. `deadline_s` counts from now: at the
-        deadline the search ends with its result so far, or with DeadlineExceeded if it has no
-        completion. `resumed` holds the results of an interrupted run. `on_result` is called with
-        each result that the search receives.
+        `new_search` is called when the problem starts. `deadline_s` counts from now: then `stop`
+        ends it, with DeadlineExceeded if it has no completion. `resumed` holds the results of an
+        interrupted run. `on_result` is called with each result that the search receives.
         """
         outcome: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         number = self._submitted
@@ -107,7 +102,7 @@ class Driver:
         submission = Submission(
             number, problem, new_search, priority, resumed or ResumedWork(), on_result, outcome
         )
-        outcome.add_done_callback(partial(self._finish, number))
+        outcome.add_done_callback(partial(self._on_outcome, number))
         if deadline_s is not None:
             set_deadline(submission, deadline_s, self.stop)
         heapq.heappush(self._queued, (-priority, number, submission))
@@ -128,7 +123,7 @@ class Driver:
             except Exception as error:  # of a strategy that the user has written
                 end = error
         if end:
-            self._end(submission, end)
+            self._settle(submission, end)
             self._pump()
 
     def _pump_soon(self) -> None:
@@ -145,15 +140,15 @@ class Driver:
         while jobs := scheduler.take():
             send += jobs
             self._start_problems()
-        for job in scheduler.guesses.overdrawn():
+        for job in scheduler.spare_slots.overdrawn():
             self._running[job.problem].speculation.give_up(job)
             self._dispatcher.cancel(job, "slot")
         guesses = best_guesses(run.speculation for run in self._running.values())
         generating = any(job.generates for job in send)
-        for job in scheduler.guesses.take(guesses, generating=generating):
+        for job in scheduler.spare_slots.take(guesses, generating=generating):
             self._running[job.problem].speculation.add(job)
             send.append(job)
-        for job in send:
+        for job in send:  # last, when the guesses in their way are cancelled
             self._dispatcher.send(job, self._running[job.problem].context)
         self._dispatcher.observe_load(now)
         self._end_what_hangs()
@@ -175,32 +170,32 @@ class Driver:
             trust = self._trust[type(search)]
             run = ProblemRun(submission, context, search, self._scheduler, self._dispatcher, trust)
         except Exception as error:
-            self._end(submission, error)
+            self._settle(submission, error)
             return
         self._running[submission.number] = run
-        self._advance(run, run.start)
+        self._take_step(run, run.start)
 
     def _on_end(self, job: Job, answer: JobAnswer | Exception) -> None:
         """Tell a search the answer of its request, or end it if the request failed."""
         run = self._running[job.problem]
         if isinstance(answer, Exception):
-            self._end(run.submission, answer)
+            self._settle(run.submission, answer)
         else:
-            self._advance(run, partial(run.take_in, job, answer))
+            self._take_step(run, partial(run.take_in, job, answer))
         self._pump_soon()
 
-    def _advance(self, run: ProblemRun, step: Callable[[], None]) -> None:
+    def _take_step(self, run: ProblemRun, step: Callable[[], None]) -> None:
         """Let a search take a step, and end its problem if it is done or fails."""
         try:
             step()
             result = run.search.result()
         except Exception as error:  # of a strategy or a callback that the user has written
-            self._end(run.submission, error)
+            self._settle(run.submission, error)
             return
         if result:
-            self._end(run.submission, result)
+            self._settle(run.submission, result)
 
-    def _end(self, submission: Submission, end: SearchResult | Exception) -> None:
+    def _settle(self, submission: Submission, end: SearchResult | Exception) -> None:
         """End a problem with its result or an error, unless it has ended."""
         self._close(submission.number)
         if submission.done:
@@ -216,7 +211,7 @@ class Driver:
             self._scheduler.end_problem(number)
             self._dispatcher.cancel_all(number)
 
-    def _finish(self, number: int, outcome: asyncio.Future[SearchResult]) -> None:
+    def _on_outcome(self, number: int, outcome: asyncio.Future[SearchResult]) -> None:
         """Forget a submission that has a result or an error, or that its caller has cancelled."""
         if not outcome.cancelled():
             outcome.exception()  # so that nobody is warned of an error that was not awaited
@@ -230,4 +225,4 @@ class Driver:
             for run in list(self._running.values()):
                 what = f"The search of problem {run.problem_id} has no result and asks for nothing."
                 hint = "A strategy must ask for work until it has its result."
-                self._end(run.submission, SearchError(what, hint=hint))
+                self._settle(run.submission, SearchError(what, hint=hint))

@@ -25,7 +25,7 @@ def policy_of(
         verifier_writes=deployment.critiques > 0,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
-        shared=share_gpus(deployment),
+        one_device=share_gpus(deployment),
         verifier_step_tokens=_step_tokens(deployment),
     )
 

@@ -17,6 +17,7 @@ keeps what is sent before the search asks for it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tts.prompting import Context
 from tts.prompting.prefix_reuse import PrefixReuse
@@ -45,43 +46,43 @@ class ProblemRun:
     ) -> None:
         """`trust` is shared by all problems with the same kind of search."""
         self.submission = submission
-        self.number = submission.number
         self.problem_id = submission.problem.id
         self.context = context
         self.search = search
+        self._job = partial(Job, submission.number, priority=submission.priority)
         self._resumed = submission.resumed
         self._answers = dict(submission.resumed.thoughts)
-        """Thoughts that the search may ask for and that need no request."""
+        """Thoughts that need no request: of an interrupted run, and what `speculation` adds."""
         self.speculation = Speculation(submission, search, context, self._answers, trust)
         self._scheduler = scheduler
         self._dispatcher = dispatcher
         self._scores = scores = SharedScores(self._resumed.scores)
         self._reuse = PrefixReuse(context)
-        self._steps = PrefixGate(scheduler, lambda job: isinstance(job.work, Prefetch))
+        self._generator_gate = PrefixGate(scheduler, lambda job: isinstance(job.work, Prefetch))
         # a critique would hold the others up until it is written; no cycle through the run
         shares = not context.models.deployment.critiques
-        self._judgements = PrefixGate(scheduler, lambda job: shares and scores.empty)
+        self._verifier_gate = PrefixGate(scheduler, lambda job: shares and scores.empty)
 
     def start(self) -> None:
         """Ask the search for its first work."""
         self._dispatcher.record(Started(self._dispatcher.clock(), self.context.problem))
         asks = self.search.ask()
-        self._scheduler.start_problem(self.number, asks)
+        self._scheduler.start_problem(self.submission.number, asks)
         if self._scheduler.policy.prefetch and not self._resumed.thoughts and len(asks) > 1:
             tokens = len(self.context.generator_ids(()))
             # it takes the slots of those that wait for it, or every queued problem would start
-            self._steps.add(self._job(Prefetch(), tokens, WorkKind.EAGER, cost=len(asks)))
+            self._generator_gate.add(self._job(Prefetch(), tokens, WorkKind.EAGER, cost=len(asks)))
         self._advance(asks, WorkKind.EAGER)
 
     def take_in(self, job: Job, answer: JobAnswer) -> None:
         """Give a job's answer to the search; that to a guess waits until it is asked for."""
         match answer:
             case None:  # to a prefetch
-                self._steps.release(job)
+                self._generator_gate.release(job)
                 return
             case Scored():
                 self._take_score(answer)
-                self._judgements.release(job)
+                self._verifier_gate.release(job)
             case _ if job.kind is WorkKind.SPECULATIVE:
                 self.speculation.take_in(job, answer)
                 return
@@ -98,8 +99,8 @@ class ProblemRun:
                 else:
                     self._ask_score(work, kind)
             asks = self.search.ask()
-        for node, needed in self.search.hints.needs().items():
-            if not needed:
+        for node, is_needed in self.search.hints.needs().items():
+            if not is_needed:
                 self._drop_score(node)
             elif job := self._scores.pending(self.context.score_key(node)):
                 self._scheduler.require(job)
@@ -110,10 +111,9 @@ class ProblemRun:
     def _ask_expand(self, work: Expand, kind: WorkKind) -> None:
         node = work.node
         if guess := self.speculation.claim(node):
-            now = self._dispatcher.clock()
-            self._dispatcher.record(UsedGuess(now, self.problem_id, node))
+            self._dispatcher.record(UsedGuess(self._dispatcher.clock(), self.problem_id, node))
             if not guess.answered:
-                self._scheduler.guesses.promote(guess.job)
+                self._scheduler.spare_slots.promote(guess.job)
                 return
         if thoughts := self._answers.pop(node, None):
             self._tell_generated(node, thoughts)
@@ -121,7 +121,8 @@ class ProblemRun:
             thinks = self.context.thought_tokens(node[:-1]) is not None
             self._tell_generated(node, (Thought((), "", Stop.LENGTH, thinks),))
         else:
-            self._steps.add(self._job(work, len(self.context.generator_ids(node[:-1])), kind))
+            tokens = len(self.context.generator_ids(node[:-1]))
+            self._generator_gate.add(self._job(work, tokens, kind))
 
     def _ask_score(self, work: Score, kind: WorkKind) -> None:
         node = work.node
@@ -139,35 +140,24 @@ class ProblemRun:
             tokens, cost = self.context.score_tokens(node), self.context.score_cost(node)
             job = self._job(work, tokens, kind, cost=cost, reused=reused)
             self._scores.add(key, job)
-            self._judgements.add(job)
+            self._verifier_gate.add(job)
 
     def _drop_score(self, node: NodePath) -> None:
         """Drop or cancel the job of a score that no node waits for any more."""
         if job := self._scores.leave(self.context.score_key(node), node):
-            if not self._judgements.drop(job):
+            if not self._verifier_gate.drop(job):
                 self._dispatcher.cancel(job, "pruned")
-            self._judgements.release(job)
+            self._verifier_gate.release(job)
 
     def _take_score(self, fresh: Scored) -> None:
         """Tell a fresh score to every node that waits for it."""
+        # the score of all equal chains, and the nodes that wait for it: not always `fresh.node`
         scored, nodes = self._scores.settle(self.context.score_key(fresh.node), fresh)
         for node in nodes:
             if node == scored.node:
                 self._tell(scored)
             else:
                 self._tell_scored(replace(scored, node=node))
-
-    def _job(
-        self,
-        work: Expand | Score | Prefetch,
-        tokens: int,
-        kind: WorkKind,
-        *,
-        cost: int = 1,
-        reused: int = 0,
-    ) -> Job:
-        priority = self.submission.priority
-        return Job(self.number, work, tokens, kind, priority, cost=cost, reused=reused)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node

@@ -1,9 +1,7 @@
 """The generator and the verifier behind a Triton server, over asyncio gRPC.
 
-Requests are encoded from templates (`triton_requests`), answers are Triton's own protobuf messages.
-The generator is a decoupled model, which takes requests only by stream (`triton_stream`); what
-sends them again and when it gives up is `triton_transport`, what a server's errors mean is in
-`triton_errors`.
+`triton_requests` encodes requests from templates, `triton_stream` carries those of the generator,
+a decoupled model that takes no others, and `triton_transport` sends them again after failures.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ from .triton_requests import (
 from .triton_scores import ScoreRows, output_of
 from .triton_stream import Sample
 from .triton_transport import Transport
-
-_FP32 = struct.Struct("<f")
 
 
 class TritonConnection(Transport):
@@ -76,25 +72,14 @@ class TritonConnection(Transport):
         end_stop_words: Sequence[tuple[int, ...]] = (),
     ) -> TritonGenerator:
         """The generator, or a verifier that writes; see endpoints.Connection."""
-        words = tuple(step_stop_words), tuple(end_stop_words)
-        return TritonGenerator(self, self._models[role], end_id, *words)
+        stop_words = tuple(step_stop_words), tuple(end_stop_words)
+        return TritonGenerator(self, self._models[role], end_id, *stop_words)
 
     def verifier(self) -> TritonVerifier:
         """The verifier."""
         model = self._scorer or self._models["verifier"]
         writes = self._verifier_writes and not self._scorer
         return TritonVerifier(self, score_template(model, writes=writes))
-
-    async def generate(self, row: RequestRow) -> list[int]:
-        """The tokens of a sample that is answered once; retried. Raises EndpointError.
-
-        A sample that is given up, and one whose wait is cancelled, is stopped on the engine.
-        """
-        return (await self.sample(row.template.model, partial(self._start, row))).ids
-
-    async def score(self, row: RequestRow) -> float:
-        """The verifier's score of a chain; retried. Raises EndpointError."""
-        return await self.retried(partial(self._score_once, row))
 
     async def reset_prefix_caches(self) -> bool:
         """Leave the engines of target openvino as they were when the server was ready.
@@ -104,9 +89,10 @@ class TritonConnection(Transport):
         scoring = set() if self._verifier_writes else {self._models["verifier"]}
         return await self.reset_caches({*self._models.values()} - scoring, scoring)
 
-    async def _score_once(self, row: RequestRow) -> float:
+    async def score_once(self, row: RequestRow) -> float:
+        """The verifier's score of a chain, once. Raises EndpointError."""
         if self._verifier_writes:
-            start = partial(self._start, row, scores=True)
+            start = partial(self.start, row, scores=True)
             values = (await self.sample_once(row.template.model, start)).log_probs
             try:
                 return values[0] if self._scorer else first_probability(values)
@@ -114,10 +100,11 @@ class TritonConnection(Transport):
                 raise EndpointError(f"Model {row.template.model}: {error.message}.") from None
         if self._score_rows:
             return await self._score_rows.score(row)
-        answer = await self.infer_once(wire.PRM, row.encode(""))
-        return float(_FP32.unpack(output_of(answer, "score"))[0])
+        answer = await self.infer_once(wire.PRM, row.encode(""))  # the name of all that only score
+        return float(struct.unpack("<f", output_of(answer, "score"))[0])
 
-    def _start(self, row: RequestRow, *, scores: bool = False) -> Sample:
+    def start(self, row: RequestRow, *, scores: bool = False) -> Sample:
+        """Send a request by stream; `scores`: it is a score that the verifier writes."""
         model = self._models["verifier"] if scores else row.template.model
         streams = self.whole.streams(model, scores=scores)  # what stops a request names their model
         return streams.start_row(row) if self._score_rows else streams.start(row.encode, whole=True)
@@ -143,24 +130,23 @@ class TritonGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """The new token ids; retried. See endpoints.Generator."""
-        return await self._connection.generate(self._row(call, None))
+        row = self._row(call, None)
+        start = partial(self._connection.start, row)
+        return (await self._connection.sample(row.template.model, start)).ids
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """The new token ids as they come. See endpoints.StreamingGenerator."""
-        flags = call.streaming, call.log_probs
-        return self._connection.stream(self._row(call, flags))
+        return self._connection.stream(self._row(call, (call.streaming, call.log_probs)))
 
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> RequestRow:
         """The request for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
         scalars: list[float] = [len(ids), call.max_new_tokens]
-        draw: Draw = "greedy"
-        if call.temperature != 0:
-            draw = "all"
+        draw: Draw = "greedy" if call.temperature == 0 else "top_k" if call.top_k else "all"
+        if draw != "greedy":
             scalars += (call.temperature, call.top_p, call.seed)
-            if call.top_k:
-                draw = "top_k"
-                scalars.append(call.top_k)
+        if draw == "top_k":
+            scalars.append(call.top_k)
         shaping: tuple[tuple[str, float], ...] = ()
         host = self._connection.host
         engine = "the OpenVINO engine" if host else "TensorRT-LLM's model"
@@ -168,8 +154,8 @@ class TritonGenerator(StreamingGenerator):
         if call.shaping:
             possible = HOST_SHAPING if host else WIRE_SHAPING
             shaping = tuple(shaped(call.shaping, possible, engine).items())
-        words = call.stop_at_step, call.stop_words, call.ignore_end
-        template = self._template(*words, draw, guide is not None, flags, shaping)
+        ends = call.stop_at_step, call.stop_words, call.ignore_end
+        template = self._template(*ends, draw, guide is not None, flags, shaping)
         return RequestRow(template, ids, scalars, guide or ())
 
     def _new_template(
@@ -202,7 +188,8 @@ class TritonVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """The score of a chain; retried. See endpoints.Verifier."""
         ids = call.input_ids
-        score = await self._connection.score(RequestRow(self._template, ids, [len(ids)]))
+        row = RequestRow(self._template, ids, [len(ids)])
+        score = await self._connection.retried(partial(self._connection.score_once, row))
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
         return VerifierResult(min(max(score, 0.0), 1.0))

@@ -21,23 +21,24 @@ NO_IDS = np.empty(0, dtype=np.int32)
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """What is known of a node; the root is one, without text."""
+    """The ids and texts of a node; the root is one, without text."""
 
     above: _Node | None
+    """Its parent; None of the root."""
     ids: Ids
-    """The generator's: prompt plus everything generated down to the node."""
+    """The generator's ids: the prompt and everything generated down to the node."""
     text: str = ""
     """The part of its text that the verifier reads."""
     thinking: int | None = None
-    """Tokens of the thinking so far where the chain is still inside it, the root among them."""
+    """Tokens that the model has thought so far; None once it thinks no more, or never does."""
     is_thought: bool = False
-    """Whether it is a part of the thinking."""
+    """Whether its own text is a part of the thinking."""
     is_read: bool = True
-    """Whether the verifier reads anything of it, and so of those above it."""
+    """Whether the verifier reads its text; if not, the nodes above it are not read either."""
     has_answer: bool = True
-    """Whether its chain has one, and so a score: not inside or right behind thinking."""
+    """Whether its chain can be scored: not while the answer has not begun."""
     steps: tuple[str, ...] = ()
-    """The stripped texts of the chain that ends here, without those that are not read."""
+    """The texts that the verifier reads of its chain, stripped, one each step."""
     dialogue: Ids | None = None
     """The verifier's ids, once they are asked for: not every step is scored."""
     dialogues_below: dict[str, Ids] = field(default_factory=dict)
@@ -131,10 +132,7 @@ class Context:
 
     def line(self, parent: NodePath) -> str:
         """The text generated down to `parent` since the last line break."""
-        line, node = "", self._nodes[parent]
-        while node.above and "\n" not in line:
-            line, node = node.text + line, node.above
-        return line.rpartition("\n")[2]
+        return _text(self._nodes[parent]).rpartition("\n")[2]
 
     def verifier_ids(self, node: NodePath) -> Ids:
         """The dialogue that scores the last step of `node`, int32 [length]."""
@@ -167,11 +165,9 @@ class Context:
 
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
-        question, record = self.problem.full_question, self._nodes[node]
-        if self.models.takes_text:
-            extra = self.problem.extra
-            return ScoreCall(NO_IDS, question, record.steps, _text(record), extra)
-        return ScoreCall(self._dialogue(record), question, record.steps)
+        record, problem = self._nodes[node], self.problem
+        ids = NO_IDS if self.models.takes_text else self._dialogue(record)
+        return ScoreCall(ids, problem.full_question, record.steps, _text(record), problem.extra)
 
     def has_dialogue(self, node: NodePath) -> bool:
         """Whether the verifier's ids of `node` have been built."""

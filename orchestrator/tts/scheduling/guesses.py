@@ -12,8 +12,8 @@ from .schedules import Schedule
 SpeculationName = Literal["off", "auto", "always"]
 
 
-class Guesses:
-    """Jobs in the generator's empty slots that their searches may never ask for."""
+class SpareSlots:
+    """The generator's empty slots, for jobs that their searches may never ask for."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class Guesses:
         generator: Queue,
         verifier: Queue,
         *,
-        shared: bool,
+        one_device: bool,
     ) -> None:
-        """`shared`: whether both engines compute on the same device."""
+        """`one_device`: whether both engines compute on it."""
         self._name = name
         self._schedule = schedule
         self._generator, self._verifier = generator, verifier
-        self._shared = shared
+        self._one_device = one_device
 
     def take(self, guesses: Iterable[Job], *, generating: bool) -> list[Job]:
         """Guesses to send now, of those that could be sent, which come best first.
@@ -51,7 +51,7 @@ class Guesses:
         """The least promising guesses in flight, as many as certain work has taken the slots of."""
         return heapq.nlargest(
             -self._generator.spare,
-            self._generator.guesses,
+            self._generator.speculative,
             key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
         )
 
@@ -74,7 +74,7 @@ class Guesses:
         if self._name == "always":
             return True
         share = self._generator.curve.share(self._generator.jobs + 1)
-        slowed = 2 if self._shared and self._verifier.jobs else 1
+        slowed = 2 if self._one_device and self._verifier.jobs else 1
         return share is not None and slowed * share < chance
 
     def _slots(self, *, generating: bool) -> int:
@@ -93,6 +93,6 @@ class Guesses:
         these would slow it down, too: there it must not have more to do than the generator.
         """
         verifier = self._verifier
-        if self._shared and verifier.jobs > self._generator.load:
+        if self._one_device and verifier.jobs > self._generator.load:
             return True
         return bool(verifier.jobs) and verifier.pending > 0

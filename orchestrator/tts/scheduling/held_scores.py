@@ -6,9 +6,10 @@ withdrawn. They are sent in the order of their paths, which also breaks ties in 
 more of the waiting ones are soon outranked.
 
 Several problems together may have more for the verifier than keeps it busy. While it is crowded,
-scores that are needed (`Search.needs`) go before those that may not be: the needed ones go at
-once, the others wait for room, in which the problems take turns. Not so on a shared device: there a
-step of the verifier stops the generator, and whether emptier steps pay differs from case to case.
+scores that are needed (`Hints.needs`) go before those that may not be: the needed ones go at
+once, the others wait for room, in which the problems take turns. Not so where both engines compute
+on one device: there a step of the verifier stops the generator, and whether emptier steps pay
+differs from case to case.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class _Share:
 class HeldScores:
     """The jobs held back, and how much of each problem's share is in use."""
 
-    def __init__(self, step_tokens: int | None, *, shared: bool = False) -> None:
+    def __init__(self, step_tokens: int | None, *, one_device: bool = False) -> None:
         """`step_tokens`: the most that the verifier computes in a step; None: hold nothing back.
 
-        `shared`: whether both engines compute on the same device; then nothing crowds the verifier.
+        `one_device`: whether both engines compute on it; then nothing crowds the verifier.
         """
         self._tokens = math.inf if step_tokens is None else STEPS * step_tokens
-        self._crowd = math.inf if step_tokens is None or shared else CROWD * step_tokens
+        self._crowd = math.inf if step_tokens is None or one_device else CROWD * step_tokens
         self._shares: dict[int, _Share] = {}
         self._needed: dict[Job, None] = {}
         """The jobs held back that are needed, the first to be so first."""

@@ -76,7 +76,7 @@ class Queue:
         """Cost of the main and eager jobs in flight."""
         self.jobs = 0
         """Jobs in flight."""
-        self.guesses: set[Job] = set()
+        self.speculative: set[Job] = set()
         """Speculative jobs in flight."""
         self.pending_cost = 0
         """Cost of the jobs that wait to be sent."""
@@ -91,7 +91,7 @@ class Queue:
     @property
     def spare(self) -> int:
         """Budget that no job in flight takes, or less than 0 where guesses are in others' way."""
-        return self.budget - self.load - len(self.guesses)
+        return self.budget - self.load - len(self.speculative)
 
     def is_outranked_by(self, priority: int) -> bool:
         """Whether work of this priority would go before everything that waits."""
@@ -121,7 +121,7 @@ class Queue:
         """Charge the budget for a job that is being sent."""
         self.jobs += 1
         if job.kind is WorkKind.SPECULATIVE:
-            self.guesses.add(job)
+            self.speculative.add(job)
         else:
             self.load += job.cost
 
@@ -129,16 +129,14 @@ class Queue:
         """Return the budget of a job that was answered, failed or was cancelled."""
         self.jobs -= 1
         if job.kind is WorkKind.SPECULATIVE:
-            self.guesses.discard(job)
+            self.speculative.discard(job)
         else:
             self.load -= job.cost
 
     def drop(self, unwanted: Callable[[Job], bool]) -> bool:
         """Forget the pending jobs that are `unwanted`; False if none is."""
-        entries = [entry for entry in self._heap if not unwanted(entry[-1])]
-        if len(entries) == len(self._heap):
-            return False
-        heapq.heapify(entries)
-        self._heap = entries
-        self.pending_cost = sum(entry[-1].cost for entry in entries)
-        return True
+        pending = self.pending
+        self._heap = [entry for entry in self._heap if not unwanted(entry[-1])]
+        heapq.heapify(self._heap)
+        self.pending_cost = sum(entry[-1].cost for entry in self._heap)
+        return self.pending < pending

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tts.search import Expand, Score, Work
 
-from .guesses import Guesses, SpeculationName
+from .guesses import SpareSlots, SpeculationName
 from .held_scores import HeldScores
 from .queue import Job, Queue
 from .schedules import ScheduleName, new_schedule
@@ -20,19 +20,19 @@ from .schedules import ScheduleName, new_schedule
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits in flight: N_LLM generator requests; N_PRM verifier tokens, or critiques."""
+    """The schedule, and the limits in flight: a budget for each model."""
 
     schedule: ScheduleName
     generator_requests: int
     verifier_limit: int
-    """Tokens of prompts; of a verifier that writes critiques, these."""
+    """The verifier's budget in tokens of prompts; where it writes critiques, in critiques."""
     problems: int | None = None
     """Most problems that run at the same time; None: as many as the schedule wants."""
     speculation: SpeculationName = "auto"
     """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
     prefetch: bool = False
     """Send a problem's prompts ahead of the siblings that begin with them."""
-    shared: bool = False
+    one_device: bool = False
     """Both engines compute on the same device, and take its time from each other."""
     verifier_writes: bool = False
     """Whether the verifier decodes, as the generator does: then scores join it at any time, and
@@ -46,14 +46,14 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._generator = Queue(policy.generator_requests)
-        self._verifier = Queue(policy.verifier_limit)
-        queues = self._generator, self._verifier
-        shared, writes = policy.shared, policy.verifier_writes
-        self._schedule = new_schedule(policy.schedule, *queues, shared=shared, writes=writes)
-        self.guesses = Guesses(policy.speculation, self._schedule, *queues, shared=shared)
-        step_tokens = policy.verifier_step_tokens if policy.schedule == "decoupled" else None
-        self._held = HeldScores(step_tokens, shared=shared)
+        queues = Queue(policy.generator_requests), Queue(policy.verifier_limit)
+        self._generator, self._verifier = queues
+        name, one_device, writes = policy.schedule, policy.one_device, policy.verifier_writes
+        schedule = new_schedule(name, *queues, one_device=one_device, writes=writes)
+        self._schedule = schedule
+        self.spare_slots = SpareSlots(policy.speculation, schedule, *queues, one_device=one_device)
+        step_tokens = policy.verifier_step_tokens if name == "decoupled" else None
+        self._held = HeldScores(step_tokens, one_device=one_device)
         self._widths: dict[int, int] = {}
         """The steps that the search of each running problem asked for at first."""
 
@@ -125,7 +125,8 @@ class Scheduler:
 
     def learn(self, job: Job, load: float, tokens: int, seconds: float) -> None:
         """Learn from an answer of `tokens` how long an engine takes; `load`: mean in flight."""
-        self._queue(job).curve.add(load, tokens if job.generates or tokens else 1, seconds)
+        work = tokens or int(not job.generates)  # one step for a score that is only read
+        self._queue(job).curve.add(load, work, seconds)
 
     def _release(self) -> None:
         """Queue the scores that are held back no longer."""

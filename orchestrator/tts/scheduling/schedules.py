@@ -73,11 +73,11 @@ class Decoupled:
 
 
 def new_schedule(
-    name: ScheduleName, generator: Queue, verifier: Queue, *, shared: bool, writes: bool
+    name: ScheduleName, generator: Queue, verifier: Queue, *, one_device: bool, writes: bool
 ) -> Schedule:
     """The schedule with this name of both models' queues, at the start of a run.
 
-    `shared`: whether both engines compute on the same device; `writes`: whether the verifier does.
+    `one_device`: whether both engines compute on it; `writes`: whether the verifier decodes.
     """
     match name:
         case "lockstep" | "batched":
@@ -85,5 +85,5 @@ def new_schedule(
         case "alternating":
             return Alternating(generator, verifier)
         case "decoupled":
-            gathering = Gathering(generator, verifier, writes=writes) if shared else None
+            gathering = Gathering(generator, verifier, writes=writes) if one_device else None
             return Decoupled(generator, verifier, gathering)

@@ -46,7 +46,6 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
     """Keeps the n/beam_width best of each iteration's n candidates."""
 
     def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
         super().__init__(config, seed)
         self._kept = config.n // config.beam_width
         self._completed: list[Node] = []

@@ -1,9 +1,9 @@
 """The interface of a search: ask, tell, result.
 
 A search is a state machine for one problem, without IO, clock or engine. `ask()` returns the work
-it wants now, each piece once. `tell(result)` accepts results in any order; one that is late,
-unknown or a duplicate changes nothing. The tree, the scores and the result depend only on the
-configuration, the seeds and what the engines answer for a given node, never on the order of events.
+it wants now, each piece once; `tell(result)` takes results in any order. The tree, the scores and
+the result depend only on the configuration, the seeds and what the engines answer for a given node,
+never on the order of events.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ class SearchResult:
 
 
 class Search(ABC):
-    """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional.
-
-    The optional parts let a search be watched (`tree`), be ended before its end (`stop`), and spare
-    or begin work ahead of time (`hints`).
-    """
+    """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional."""
 
     tree: Tree | None = None
     """All nodes so far, for whoever watches; None if the search shows none before its result."""

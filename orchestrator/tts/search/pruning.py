@@ -75,7 +75,7 @@ class EarlyPruner(Pruner):
                     self._needs[outranked.end.path] = None
         for contender in filter(self.may_prune, contest.contenders(candidate)):
             self._needs.update(dict.fromkeys(contender.awaited, contender))
-        if not pool.unready:
+        if pool.ready:
             del self._contests[pool.key]
 
     def needs(self) -> dict[NodePath, bool]:

@@ -6,9 +6,9 @@ chain, or in a pool that is `whole` the rest of the chain; then it gets a score:
     _open ──► GROWING ──► SCORING ──► READY ────► _decide(pool): its end is EXPANDED, PRUNED,
                                                   COMPLETED or SURPLUS
 
-`_decide` is called when every candidate of the pool is READY. `_finish` ends the whole search,
-whatever state the candidates of other pools are in. Pending requests are kept by node, so a late,
-unknown or duplicate result matches none and changes nothing.
+A GROWING candidate has no step yet; a SCORING one has nodes that are `awaited`, a READY one a
+`rank`. `_decide` is called when every candidate of the pool is READY. `_finish` ends the whole
+search, whatever state the candidates of other pools are in.
 
 Two objects may stand beside the loop, which change no result: `pruning` withdraws candidates whose
 score cannot matter any more, and `step_hints` guesses what may be asked for next.
@@ -20,6 +20,7 @@ from abc import abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -41,8 +42,6 @@ from .thought import (
 )
 from .tree import Node, Rank, Tree
 
-BY_RANK = attrgetter("rank")
-"""Sort key of candidates that are ready."""
 UNKNOWN_SCORE = 0.5
 """The score that a path is taken to have before any of its steps has been scored."""
 
@@ -60,13 +59,17 @@ class Pool:
     """Whether its candidates are generated to the end of the sequence."""
     candidates: list[Candidate] = field(default_factory=list)
     """The candidates in the order in which they were opened, less those that were pruned early."""
-    unready: int = 0
     ranked: list[Candidate] = field(default_factory=list)
     """The ready candidates, in rank order."""
     ranked_active: list[Candidate] = field(default_factory=list)
     """The ready candidates that are active, in rank order."""
     inactive: int = 0
     """Number of candidates whose chains have ended."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether no candidate waits for a step or a score."""
+        return len(self.ranked) == len(self.candidates)
 
     @property
     def ends(self) -> list[Node]:
@@ -148,8 +151,7 @@ class StepSearch(Search, Generic[AnyConfig]):
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         assert node.thought is not None
-        is_last = pool.whole or self.config.is_last(pool.iteration)
-        return node.thought.goes_on and not is_last
+        return node.thought.goes_on and not (pool.whole or self.config.is_last(pool.iteration))
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
@@ -157,13 +159,13 @@ class StepSearch(Search, Generic[AnyConfig]):
         return asks
 
     def tell(self, result: Generated | Scored) -> None:
-        """Take in one result; late, unknown and duplicate ones are ignored."""
+        """Take in one result; see Search."""
         node = result.node
         if isinstance(result, Generated):
             if candidate := self._awaiting_step.pop(node, None):
                 self._grow(candidate, result.thoughts)
         elif candidate := self._awaiting_score.get(node):
-            self.tree.lock_score(node, result.score)
+            self.tree.lock_score(node, result.score)  # first: it may raise
             del self._awaiting_score[node]
             candidate.awaited.remove(node)
             if not candidate.awaited:
@@ -175,10 +177,8 @@ class StepSearch(Search, Generic[AnyConfig]):
 
     def stop(self) -> SearchResult:
         """End the search with n completions at most."""
-        if self._result is None:
-            self._end(completions_so_far(self.tree, self.config.agg_strategy, self.config.n))
-        assert self._result is not None
-        return self._result
+        how, n = self.config.agg_strategy, self.config.n
+        return self._result or self._end(completions_so_far(self.tree, how, n))
 
     def request(self, path: NodePath, *, whole: bool) -> Expand:
         """The request of a candidate that starts at `path`: one step, or the rest of its chain."""
@@ -189,7 +189,6 @@ class StepSearch(Search, Generic[AnyConfig]):
         node = candidate.end.path
         candidate.end.fate = Fate.PRUNED
         candidate.pool.candidates.remove(candidate)
-        candidate.pool.unready -= 1
         candidate.awaited.clear()
         del self._awaiting_score[node]
         asks, self._asks = self._asks, [work for work in self._asks if work.node != node]
@@ -211,28 +210,25 @@ class StepSearch(Search, Generic[AnyConfig]):
         iteration = after.iteration + 1 if after else 1
         if key is None:
             key = after.key if after else 0
-        whole = whole or self.config.is_whole(iteration)
-        pool = Pool(key, iteration, whole)
-        scores: dict[NodePath, tuple[float, float]] = {}
+        pool = Pool(key, iteration, whole or self.config.is_whole(iteration))
+        bounds = cache(self._upper_bound_and_prior)  # siblings have the same
         for path in starts:
-            parent = path[:-1]
-            if parent not in scores:
-                scores[parent] = self._upper_bound_and_prior(parent)
-            candidate = Candidate(pool, len(path), self.tree.add(path), *scores[parent])
+            candidate = Candidate(pool, len(path), self.tree.add(path), *bounds(path[:-1]))
             pool.candidates.append(candidate)
             self._awaiting_step[path] = candidate
-            self._asks.append(self.request(path, whole=whole))
-        pool.unready = len(pool.candidates)
+            self._asks.append(self.request(path, whole=pool.whole))
         self.undecided[pool.key] = pool
 
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
         """The most that a candidate below `parent` can score, and what it is expected to score.
 
         The first is the path's score with one more step of the best score, the second without one,
-        as it stays after a step without text: the best score may be worth less than 1.
+        as it stays after a step without text.
         """
-        above, how = self.tree.values(parent), self.config.agg_strategy
+        above = [self.tree.value(node) for node in self.tree.counted_nodes(parent)]
+        how = self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
+        # a calibration may value the best step below 1, and so below a path without it
         return max(prior, aggregate([*above, self.tree.max_value], how)), prior
 
     def _grow(self, candidate: Candidate, thoughts: Sequence[Thought]) -> None:
@@ -275,17 +271,15 @@ class StepSearch(Search, Generic[AnyConfig]):
         """Place a candidate that waits for nothing more among those of its pool."""
         pool = candidate.pool
         candidate.rank = self._rank(candidate.end)
-        pool.unready -= 1
-        insort(pool.ranked, candidate, key=BY_RANK)
-        if candidate.active:
-            insort(pool.ranked_active, candidate, key=BY_RANK)
+        for ranked in [pool.ranked, pool.ranked_active] if candidate.active else [pool.ranked]:
+            insort(ranked, candidate, key=attrgetter("rank"))
         self._advance(candidate)
 
     def _advance(self, candidate: Candidate) -> None:
         """Decide the pool of a candidate with a new step or score, once the whole pool is ready."""
         self.pruner.advance(candidate)
         pool = candidate.pool
-        if not pool.unready:
+        if pool.ready:
             del self.undecided[pool.key]
             self._decide(pool)
 
@@ -295,13 +289,14 @@ class StepSearch(Search, Generic[AnyConfig]):
             node.fate = Fate.COMPLETED
         self._end(tuple(map(self._completion, sorted(completed, key=self._rank))))
 
-    def _end(self, completions: tuple[Completion, ...]) -> None:
-        """End the search: what is told from now on changes nothing."""
-        self._result = SearchResult(completions, self.tree)
+    def _end(self, completions: tuple[Completion, ...]) -> SearchResult:
+        """End the search: further results change nothing."""
+        result = self._result = SearchResult(completions, self.tree)
         self._asks.clear()
         self.undecided.clear()
         self._awaiting_step.clear()
         self._awaiting_score.clear()
+        return result
 
     def _completion(self, node: Node) -> Completion:
         return self.tree.completion(node.path, self.config.agg_strategy)

@@ -22,9 +22,6 @@ SCORE_UNIT = 1e-4
 MAX_SCORE = 1.0
 """The best score of a step, and of a path."""
 
-AGGREGATE_DIGITS = 12
-"""Significant digits of a product, mean or sum of scores, against float noise of any magnitude."""
-
 
 class Stop(StrEnum):
     """Why a thought ended."""
@@ -180,7 +177,7 @@ def quantise(score: float) -> float:
 
 
 def aggregate(scores: Sequence[float], how: Aggregation) -> float:
-    """Score of a path from its step scores, to AGGREGATE_DIGITS digits (search-and-learn).
+    """Score of a path from its step scores, as search-and-learn has it.
 
     A product stays above 0 while a float can hold it: 30 steps of 0.35 are 2.1e-14. Raises
     ValueError where there is no score: a missing one must never count as a good one.
@@ -197,8 +194,8 @@ def aggregate(scores: Sequence[float], how: Aggregation) -> float:
 
 
 def significant(score: float) -> float:
-    """A product, mean or sum of scores to AGGREGATE_DIGITS digits.
+    """A product, mean or sum of scores to 12 significant digits, against float noise of any size.
 
     Rounds through decimal text, so the result does not depend on a platform's logarithm.
     """
-    return float(f"{score:.{AGGREGATE_DIGITS}g}")
+    return float(f"{score:.12g}")

@@ -97,10 +97,6 @@ class Tree:
         """The value that a search gives a path: the aggregate of the values that count."""
         return aggregate(list(map(self.value, self._aggregated(path, how))), how)
 
-    def values(self, path: NodePath) -> list[float]:
-        """The values of the scores that count along `path`, from the first step on."""
-        return list(map(self.value, self.counted_nodes(path)))
-
     def value(self, node: Node) -> float:
         """The probability that a node's score stands for; without a calibration, the score."""
         assert node.score is not None
