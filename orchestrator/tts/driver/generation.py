@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from tts.base.errors import RequestRefused
+from tts.base.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.base import GenerateCall, Generator
 from tts.endpoints.streaming import NewTokens, stream_of
 from tts.prompting import Context
 from tts.prompting.writing import Written, writing
 from tts.search import ConfidenceWatch, Expand, Stop
+
+MAX_BROKEN_STREAMS = 5
 
 
 async def prefill(generator: Generator, context: Context) -> None:
@@ -33,7 +37,7 @@ async def write(generator: Generator, context: Context, work: Expand) -> Written
         tokens = await generator.generate(call)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WatchedGenerator:
     """A generator whose tokens a watch reads as they come; it ends chains without confidence."""
 
@@ -41,20 +45,34 @@ class WatchedGenerator:
     watch: ConfidenceWatch
 
     async def generate(self, call: GenerateCall) -> list[int]:
-        """The tokens up to where the chain loses its confidence; there the request is cancelled."""
-        ids: list[int] = []
+        """The tokens up to where the chain loses its confidence; there the request is cancelled.
+
+        A stream that its server breaks off begins anew, with the same tokens, when the server has
+        answered a request of one token, which waits for it as every request does.
+        """
         if self.watch.cut:
-            return ids
+            return []
         call = replace(call, log_probs=True, streaming=self.watch.ends_chains)
-        stream = stream_of(self.generator, call)
-        try:
+        for attempt in range(MAX_BROKEN_STREAMS + 1):
+            watch = copy.deepcopy(self.watch)
+            try:
+                ids = await self._watched_by(watch, call)
+                break
+            except (EndpointUnavailable, EndpointTimeout):
+                if attempt == MAX_BROKEN_STREAMS:
+                    raise
+            await self.generator.generate(replace(call, max_new_tokens=1, streaming=False))
+        self.watch = watch
+        return ids
+
+    async def _watched_by(self, watch: ConfidenceWatch, call: GenerateCall) -> list[int]:
+        ids: list[int] = []
+        async with aclosing(stream_of(self.generator, call)) as stream:
             async for new in stream:
                 _require_log_probs(new)
-                ids += new.ids[: self.watch.take(new.log_probs)]
-                if self.watch.cut:
+                ids += new.ids[: watch.take(new.log_probs)]
+                if watch.cut:
                     break
-        finally:
-            await stream.aclose()
         return ids
 
     def rated(self, text: Written) -> Written:
