@@ -20,7 +20,7 @@ from tts.search import (
     SearchResult,
     Tree,
 )
-from tts.session import own_search
+from tts.session import event_loop, own_search
 from tts.session.event_loop import interruptible
 from tts.strategies.strategy import Ballot, Strategy
 
@@ -206,7 +206,8 @@ def test_a_second_ctrl_c_gives_up_a_session_that_one_holds(opened):
     release.set()
 
 
-def test_a_second_ctrl_c_breaks_off_one_that_holds_a_command(opened_async):
+def test_a_second_ctrl_c_breaks_off_one_that_holds_a_command(opened_async, monkeypatch):
+    monkeypatch.setattr(event_loop, "STUCK_S", 0.0)
     inside, first = threading.Event(), threading.Event()
 
     async def solve():

@@ -27,7 +27,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _POLL_S = 0.1
-_STUCK_S = 0.5
+STUCK_S = 0.5
+"""Code that has not let the loop take a signal up for so long is broken off by the next."""
 
 
 @contextlib.contextmanager
@@ -104,9 +105,9 @@ def interruptible(
             nonlocal received, pending_since, is_broken_off
             if received is not None:
                 return
-            now = time.monotonic()
-            pending_since = pending_since or now
-            if now - pending_since > _STUCK_S:
+            if pending_since is None:
+                pending_since = time.monotonic()
+            elif time.monotonic() - pending_since >= STUCK_S:
                 received, is_broken_off = signal.Signals(number), True
                 raise KeyboardInterrupt
             loop.call_soon_threadsafe(interrupt, signal.Signals(number))
