@@ -10,12 +10,16 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
+import msgspec
+
 from tts.base import paths
 from tts.base.errors import CheckpointError, ConfigError
+from tts.base.machine_limits import usable_cores
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.spec import Deployment, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
 from tts.engines import wire
+from tts.engines.engine_messages import Open
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
 from tts.engines.opening import opening_of
 from tts.engines.statistics import Statistics
@@ -66,8 +70,9 @@ async def embedded_engines(
 
     async with AsyncExitStack() as stack:
         engines = {
-            role: EmbeddedEngine(model, opening_of(deployment, role), deployment.answer_timeout_s)
+            role: EmbeddedEngine(model, opening, deployment.answer_timeout_s)
             for role, model in models.items()
+            for opening in [_opening(deployment, role, alone=len(models) == 1)]
         }
         connection = EmbeddedConnection(engines)
         stack.push_async_callback(connection.aclose)
@@ -83,6 +88,17 @@ async def embedded_engines(
             await asyncio.wait(opening)
         say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
         yield connection, partial(_every_step, deployment, engines)
+
+
+def _opening(deployment: Deployment, role: Role, *, alone: bool) -> Open:
+    """How an engine is opened: a verifier without a generator beside it has every core.
+
+    Scores are rounded far above what threads change of them; a generator's tokens are not.
+    """
+    opening = opening_of(deployment, role)
+    if alone and role == "verifier" and deployment.engines()[role].threads is None:
+        return msgspec.structs.replace(opening, threads=usable_cores())
+    return opening
 
 
 async def _open(
