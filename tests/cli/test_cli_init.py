@@ -263,18 +263,18 @@ def test_a_name_is_not_that_of_a_bundled_deployment(init):
     ],
 )
 def test_engines_that_are_started_are_sized_by_the_plan(init, tmp_path, arguments, values):
-    document, ended = init("--generator", "Qwen/Qwen3-8B", *arguments)
+    document, command = init("--generator", "Qwen/Qwen3-8B", *arguments)
     for path, value in values.items():
         section, _, field = path.partition(".")
         assert (document[section].get(field) if field else document.get(section)) == value
-    assert "  tts plan mine.yaml" in ended.out
+    assert "  tts plan mine.yaml" in command.out
     assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
 
 
 def test_a_gguf_file_is_for_llama_cpp(init, tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    ended = tts("init", "mine.yaml", "--generator", "model.gguf")
-    assert (ended.code, "--generator-tokenizer is missing" in ended.err) == (2, True)
+    command = tts("init", "mine.yaml", "--generator", "model.gguf")
+    assert (command.code, "--generator-tokenizer is missing" in command.err) == (2, True)
     document, _ = init("--generator", "model.gguf", "--generator-tokenizer", GENERATOR)
     assert document["target"] == "llama.cpp"
     assert document["generator"]["tokenizer"] == str(GENERATOR)
@@ -282,5 +282,5 @@ def test_a_gguf_file_is_for_llama_cpp(init, tmp_path):
 
 def test_a_head_that_the_engine_lacks_is_refused_at_once():
     words = ("--verifier", "Qwen/Qwen2.5-Math-PRM-7B", "--engine", "sglang", "--gpu", "h100")
-    ended = tts("init", "mine.yaml", "--generator", "Qwen/Qwen3-8B", *words)
-    assert (ended.code, "Set verifier.target to vllm or openvino" in ended.err) == (2, True)
+    command = tts("init", "mine.yaml", "--generator", "Qwen/Qwen3-8B", *words)
+    assert (command.code, "Set verifier.target to vllm or openvino" in command.err) == (2, True)

@@ -22,7 +22,7 @@ from tts.session.strategy import choose
 PROBLEMS = tuple(Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4))
 
 
-class Told(Observer):
+class RecordingObserver(Observer):
     """An observer that keeps what it is told, and when."""
 
     def __init__(self):
@@ -68,23 +68,23 @@ def begin(tiny_deployment, tmp_path, monkeypatch):
 
 
 def test_the_observer_sees_one_run_begin_and_end(begin, words):
-    told, outbox = Told(), Outbox()
+    observer, outbox = RecordingObserver(), Outbox()
     generator = ScriptedGenerator(*words)
-    progress = begin(generator, told, title="mine", outbox=outbox)
-    assert told.calls[0] == ("began", "mine", 4)
-    assert told.calls[-1] == ("ended", 4)
-    assert told.calls[-2] == ("changed",)
-    assert told.threads == {threading.main_thread()}
+    progress = begin(generator, observer, title="mine", outbox=outbox)
+    assert observer.calls[0] == ("began", "mine", 4)
+    assert observer.calls[-1] == ("ended", 4)
+    assert observer.calls[-2] == ("changed",)
+    assert observer.threads == {threading.main_thread()}
     assert (progress.done, progress.judged, progress.began) == (4, 4, True)
     assert progress.right == sum(outbox.pop().correct for _ in range(4))
 
 
 def test_a_run_that_fails_ends_for_the_observer_too_and_says_how_to_go_on(begin, words, tmp_path):
-    told = Told()
+    observer = RecordingObserver()
     failing = Failing(ScriptedGenerator(*words), 30, EndpointTimeout("No answer.", hint="Wait."))
     with pytest.raises(EndpointTimeout) as caught:
-        begin(failing, told, saved="All")
-    assert told.calls[-1][0] == "ended"
+        begin(failing, observer, saved="All")
+    assert observer.calls[-1][0] == "ended"
     assert caught.value.hint.splitlines() == [
         f"All and saved in {tmp_path / 'run'}.",
         "Wait.",
@@ -92,21 +92,21 @@ def test_a_run_that_fails_ends_for_the_observer_too_and_says_how_to_go_on(begin,
     ]
     # the generator of a session is named in run.json; the same name continues it
     failing.left = 10**6
-    assert begin(failing, Told()).done == 4
+    assert begin(failing, RecordingObserver()).done == 4
 
 
 def test_a_run_whose_engines_cannot_be_had_has_not_begun(begin, tmp_path, monkeypatch):
     """There is nothing to continue, and nobody is told to."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-    told = Told()
+    observer = RecordingObserver()
     with pytest.raises(CheckpointError) as caught:
-        begin(None, told)
-    assert not told.campaign.progress.began
+        begin(None, observer)
+    assert not observer.campaign.progress.began
     assert "Continue with" not in (caught.value.hint or "")
 
 
 def test_ctrl_c_ends_a_run_in_order(begin, tmp_path):
-    hanging, told = Hanging(), Told()
+    hanging, observer = Hanging(), RecordingObserver()
     main = threading.main_thread().ident
 
     def press():
@@ -117,10 +117,10 @@ def test_ctrl_c_ends_a_run_in_order(begin, tmp_path):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(Interrupted):
-            begin(hanging, told)
+            begin(hanging, observer)
     finally:  # a command ends after this, and ignores further ones until it has
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])
-    assert ("say", "stopping ...") in told.calls
+    assert ("say", "stopping ...") in observer.calls
     assert hanging.in_flight == 0
     assert (tmp_path / "run" / "events.jsonl").read_bytes().endswith(b"\n")

@@ -53,11 +53,11 @@ def test_manifests_fit_the_schemas_of_compose_and_kubernetes(rendered: Rendered,
     validate = pytest.importorskip("kubernetes_validate")
     jsonschema = pytest.importorskip("jsonschema")
     vendor = files(pytest.importorskip("check_jsonschema.builtin_schemas")) / "vendor"
-    found = rendered(started_deployment(**changes))
-    for resource in (*found["kubernetes.yaml"], *found["gateway.yaml"]):
+    manifests = rendered(started_deployment(**changes))
+    for resource in (*manifests["kubernetes.yaml"], *manifests["gateway.yaml"]):
         validate.validate(resource, validate.latest_version(), strict=True)
     jsonschema.validate(
-        *found["compose.yaml"], json.loads((vendor / "compose-spec.json").read_text())
+        *manifests["compose.yaml"], json.loads((vendor / "compose-spec.json").read_text())
     )
 
 

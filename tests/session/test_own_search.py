@@ -111,15 +111,15 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("strategy", "told"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("strategy", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_names_its_method_and_keeps_the_traceback_of_ones_own_code(
-    session, strategy, told
+    session, strategy, message
 ):
-    with pytest.raises(FunctionError, match=told) as caught:
+    with pytest.raises(FunctionError, match=message) as caught:
         session.solve(QUESTION, strategy=strategy)
     if cause := caught.value.__cause__:
         assert "docs/reference/python.md" in cause.__notes__[-1]
-        if "TypeError" not in told:  # called wrongly: none of its lines has run
+        if "TypeError" not in message:  # called wrongly: none of its lines has run
             assert traceback.extract_tb(cause.__traceback__)[0].filename == __file__
 
 
@@ -131,12 +131,12 @@ def test_what_is_wrong_before_any_work_is_refused(session):
     class NoSearch(SearchConfig):
         pass
 
-    for strategy, told in (
+    for strategy, message in (
         (Half, r"Half lacks .*: result, tell"),
         (lambda problem: One(), r"must take \(problem, seed\): too many"),
         (NoSearch, "lacks the method new_search"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             session.solve(QUESTION, strategy=strategy)
     with pytest.raises(ConfigError, match=r"vote .* 'bets'; there are best"):
         Strategy("mine", "", MineConfig, vote="bets")

@@ -41,9 +41,9 @@ def solved(deployment, folder=None, *, resume=False, **own):
 
 
 def test_trees_are_those_of_any_other_engines_with_these_seeds(tiny_deployment, servers, endpoints):
-    found = solved(remote(tiny_deployment))
-    assert found == solved(remote(tiny_deployment), **endpoints)
-    assert found != solved(tiny_deployment, **endpoints)
+    trees = solved(remote(tiny_deployment))
+    assert trees == solved(remote(tiny_deployment), **endpoints)
+    assert trees != solved(tiny_deployment, **endpoints)
 
 
 def test_a_run_says_how_its_seeds_were_made_and_goes_on_with_these_alone(

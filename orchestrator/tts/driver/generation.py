@@ -14,6 +14,7 @@ from tts.prompting.writing import Written, writing
 from tts.search import ConfidenceWatch, Expand, Stop
 
 MAX_BROKEN_STREAMS = 5
+"""Streams of one request that may break off before its problem fails."""
 
 
 async def prefill(generator: Generator, context: Context) -> None:

@@ -70,9 +70,12 @@ async def embedded_engines(
 
     async with AsyncExitStack() as stack:
         engines = {
-            role: EmbeddedEngine(model, opening, deployment.answer_timeout_s)
+            role: EmbeddedEngine(
+                model,
+                _opening(deployment, role, alone=len(models) == 1),
+                deployment.answer_timeout_s,
+            )
             for role, model in models.items()
-            for opening in [_opening(deployment, role, alone=len(models) == 1)]
         }
         connection = EmbeddedConnection(engines)
         stack.push_async_callback(connection.aclose)

@@ -50,7 +50,7 @@ class Campaign(AsyncExitStack):
         self.start_s: float | None = None
         """The time of the last start of a server; None before the first."""
         self.progress = RunProgress(0)
-        """That of the run that was begun or continued last."""
+        """How far the run is that began or went on last."""
         self.finished = 0
         """Number of runs that are complete."""
         self._servers: dict[str, Any] = {"endpoints": endpoints or None}

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from scripts import check_commands
+from tests.build.started.test_started_spec import COMPILED
 from tests.bundled import BUNDLED
 
 from tts.base.errors import ConfigError, TtsError
@@ -53,16 +54,7 @@ def test_every_option_is_one_of_the_engine(name, target):
 def test_an_engine_beside_one_that_is_no_server_has_the_gpu_for_itself():
     data = H100.model_dump(mode="json")
     function = {"function": "judge.py:score"}
-    compiled = {
-        "checkpoint": "judge",
-        "precision": "bf16",
-        "max_batch_size": 4,
-        "max_num_tokens": 512,
-        "max_seq_len": 4096,
-        "kv_cache": {"tokens": 4096},
-        "in_flight_tokens": 8192,
-    }
-    for verifier in (function, {"target": "openvino", **compiled}):
+    for verifier in (function, COMPILED):
         deployment = Deployment.model_validate(data | {"verifier": verifier})
         plan = plan_started(deployment)
         assert list(plan.engines) == ["generator"]
