@@ -49,7 +49,7 @@ def read_weights(
 ) -> None:
     """Read a file of weights, so that opening the engine finds it in memory, and say how far.
 
-    `say` gets the fraction that is read, twice a second; it ends when it is not `wanted` any more.
+    `say` gets the fraction that is read, twice a second; it ends when `is_wanted` says no.
     A file that cannot be read is ignored here; opening the engine reports it.
     """
     read_bytes, reported_at = 0, time.monotonic()

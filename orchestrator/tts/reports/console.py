@@ -21,7 +21,7 @@ def silence() -> None:
 
 
 class _Console(Console):
-    """Shows texts, which may be anybody's, without their control characters (`shown`)."""
+    """Shows texts, which may be anybody's, without their control characters."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
