@@ -18,12 +18,12 @@ from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.streaming import NewTokens, StreamingGenerator
+from tts.gateway.call import Service, Settings
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, answer, bind
 from tts.gateway.observability import Recorder
 from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import FilterChain
-from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
 
 OBJECT = '{"value": 42, "unit": "m"}'

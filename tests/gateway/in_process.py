@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 from tts.endpoints.streaming import NewTokens
 from tts.gateway.app import App
+from tts.gateway.call import Service, Settings
 from tts.gateway.observability import Recorder
 from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits
-from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
 
 CHAT, TEXT, RESPONSES, POOLING = (

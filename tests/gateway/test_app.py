@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.in_process import RESPONSES, answered, exchanged, run
 
 from tts.gateway import app, exchange
-from tts.gateway.openapi import POSTS, document
+from tts.gateway.status import POSTS, document
 
 
 def test_a_model_is_asked_for_by_its_name(ask):

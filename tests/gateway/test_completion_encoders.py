@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from openai.types import Completion
 from openai.types.chat import ChatCompletionChunk
 
-from tts.gateway.openai.answers import AnswerEnd, AnswerPart, TokenLogs, usage_of
-from tts.gateway.openai.completion_encoders import DONE, ChatEncoder, TextEncoder
+from tts.gateway.openai.answers import (
+    DONE,
+    AnswerEnd,
+    AnswerPart,
+    ChatEncoder,
+    TextEncoder,
+    TokenLogs,
+    usage_of,
+)
 from tts.gateway.openai.messages import CalledFunction, ToolCall
 from tts.gateway.openai.requests import Request, StreamOptions
 

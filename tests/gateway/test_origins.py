@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.gateway.origins import is_allowed, is_own_host
+from tts.gateway.app import is_allowed, is_own_host
 
 
 @pytest.mark.parametrize(

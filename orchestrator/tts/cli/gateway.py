@@ -138,8 +138,8 @@ def gateway(
 ) -> None:
     """Serve generation and searches as an OpenAI-compatible API until Ctrl-C."""
     process.set_up()  # before gRPC is imported
+    from tts.gateway.call import Settings
     from tts.gateway.http_server import Listen, Upstreams, serve
-    from tts.gateway.service import Settings
 
     rules, plugins = _filters(filters or [])
     chain = FilterChain.load(rules, plugins)

@@ -14,8 +14,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from tts.gateway.database import database_file
-from tts.gateway.observability.record import ServedRequest
-from tts.gateway.observability.request_log import as_json_lines, read_requests
+from tts.gateway.observability.record import ServedRequest, as_json_lines, read_requests
 from tts.gateway.safety import KeyStore
 from tts.reports.console import consoles
 from tts.reports.sheet import Sheet, table

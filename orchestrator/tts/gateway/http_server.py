@@ -39,6 +39,7 @@ from tts.session.function_files import verifier_of
 
 from . import process
 from .app import App
+from .call import Service, Settings
 from .connections import SEND_BUFFER, HttpServer
 from .database import DatabaseUnusable, database_file
 from .draining import Drain
@@ -47,7 +48,6 @@ from .observability import Recorder, telemetry_of
 from .observability.ledger import Ledger
 from .output.generation import TextGenerator
 from .safety import ApiKey, FilterChain, Keyring, Limiter
-from .service import Service, Settings
 
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""

@@ -1,6 +1,7 @@
-"""State of a gateway: whether it lives and can answer, its models, its metrics.
+"""What a gateway says of itself: whether it lives and can answer, its models, metrics and API.
 
-It can answer if both engines have just given a real answer.
+It can answer if both engines have just given a real answer. The description of the API comes from
+the very types that requests are read by, that of a model's parameters from its configuration.
 """
 
 from __future__ import annotations
@@ -9,17 +10,36 @@ import asyncio
 import logging
 import time
 from asyncio import timeout
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
 from tts.base.errors import TtsError
+from tts.build.spec.field_docs import field_doc
+from tts.datasets.demo import EXAMPLES
+from tts.prompting.chat import takes_system
+from tts.search import SearchConfig
+from tts.session.doubts import DOUBTFUL, is_demo_pair
+from tts.session.strategy import choose
+from tts.strategies.catalog import find_strategy
 
-from .call import Call, strategy_of
+from .call import Call, Service, strategy_of
 from .draining import refused
-from .model_card import model_card
 from .openai.errors import ApiError
-from .service import Service
+from .openai.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    ModelRequest,
+    PoolingRequest,
+    RerankRequest,
+    TokenizeRequest,
+    TokenRequest,
+)
+from .openai.responses import ResponsesRequest
+from .output.generation import PLAIN_TEMPERATURE, PLAIN_TOP_P
 
 logger = logging.getLogger(__name__)
 
@@ -107,3 +127,168 @@ def _model(service: Service, name: str) -> dict[str, Any]:
         "owned_by": "tts",
         "max_model_len": service.generator.context,
     }
+
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
+"""Parameters of a search that plain generation has as well."""
+_PLAIN = {
+    "temperature": PLAIN_TEMPERATURE,
+    "top_p": PLAIN_TOP_P,
+    "top_k": 0,
+    "min_p": 0.0,
+    "max_tokens": None,
+}
+_SEED = "The same seed gives the same answer."
+_GENERAL = (
+    "What is the sum of the first 50 odd numbers?",
+    "A train travels 180 km in 2.5 hours. What is its average speed in km/h?",
+    "How many positive divisors does 360 have?",
+    "Find the remainder when 7^100 is divided by 13.",
+)
+"""Questions for models that were made for more than the demo pair was."""
+
+
+def model_card(service: Service, strategy: str | None) -> dict[str, Any]:
+    """The field `tts` of a model; `strategy`: the search that its name stands for, if any.
+
+    Raises ConfigError for a strategy of a plug-in that cannot be loaded.
+    """
+    deployment = service.deployment
+    if strategy is None:
+        about = "One sample, without a search."
+        described = _described(SearchConfig, _PLAIN)
+        described["max_tokens"]["description"] = "Most tokens of the answer."
+    else:
+        entry = find_strategy(strategy)
+        config = choose(strategy, deployment, {}).config
+        assert config is not None
+        about, defaults = entry.summary, config.model_dump(mode="json", exclude=set(entry.fixed))
+        described = _described(type(config), defaults)
+    sampling = {name: described.pop(name) for name in SAMPLING}
+    sampling["seed"] = {"type": "integer", "default": 0 if strategy else None, "description": _SEED}
+    return {
+        "strategy": strategy,
+        "about": about,
+        "sampling": sampling,
+        "parameters": described,
+        "system_messages": takes_system(service.generator.models.generator),
+        "examples": EXAMPLES if is_demo_pair(deployment) else _GENERAL,
+        "warns_below": DOUBTFUL,
+    }
+
+
+def _described(kind: Any, defaults: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The parameters that have a default, each with its type, bounds and a line of help."""
+    schema = kind.model_json_schema()["properties"]
+    described = {}
+    for name, default in defaults.items():
+        facts = {key: value for key, value in schema[name].items() if key != "title"}
+        if "$ref" in facts:  # a structure: too much for a form
+            facts = {"type": "object"}
+        described[name] = {**facts, "default": default, "description": _help(kind, name)}
+    return described
+
+
+def _help(kind: Any, name: str) -> str:
+    try:
+        return " ".join(field_doc(name, kind).split())
+    except (OSError, TypeError):  # a plug-in without its source
+        return ""
+
+
+POSTS: dict[str, tuple[type[ModelRequest] | type[TokenRequest], str]] = {
+    "/v1/chat/completions": (ChatRequest, "Answer a chat, plainly or by a search"),
+    "/v1/completions": (CompletionRequest, "Complete prompts, or search for an answer to one"),
+    "/v1/responses": (ResponsesRequest, "Answer a conversation as a response, which is not stored"),
+    "/pooling": (PoolingRequest, "Score the steps of an answer"),
+    "/v1/rerank": (RerankRequest, "Order answers to a question by their scores"),
+    "/tokenize": (TokenizeRequest, "Token ids of a text or a chat"),
+    "/detokenize": (DetokenizeRequest, "Text of token ids"),
+}
+"""Type of the body of each path, and its summary; all other paths take GET."""
+_GETS = {
+    "/v1/models": "The deployment, and with it every strategy",
+    "/v1/models/{model}": "One model",
+    "/tokenizer_info": "Special tokens and the chat template",
+    "/metrics": "Metrics in Prometheus's format",
+    "/health": "Whether the gateway lives",
+    "/ready": "Whether both engines answer",
+}
+_ERRORS = {
+    "400": "The request is wrong, or cannot be honoured",
+    "401": "No valid API key",
+    "404": "No such model",
+    "408": "The body did not come in time",
+    "413": "The body is too large",
+    "429": "A limit of the key is reached",
+    "503": "The engines do not answer",
+    "504": "The deadline has passed",
+}
+
+
+async def openapi(call: Call[None]) -> None:
+    """Respond with the description."""
+    await call.exchange.respond(document())
+
+
+@cache
+def document() -> bytes:
+    """The OpenAPI document as JSON."""
+    kinds = [kind for kind, _ in POSTS.values()]
+    schemas, components = msgspec.json.schema_components(
+        kinds, ref_template="#/components/schemas/{name}"
+    )
+    bodies = dict(zip(kinds, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for path, (kind, summary) in POSTS.items():
+        body = {"required": True, "content": {"application/json": {"schema": bodies[kind]}}}
+        paths[path] = {"post": {**_operation(summary), "requestBody": body}}
+    for path, summary in _GETS.items():
+        paths[path] = {"get": _operation(summary)}
+    name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    paths["/v1/models/{model}"]["get"]["parameters"] = [name]
+    for path in ("/health", "/ready"):
+        paths[path]["get"]["security"] = []
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "tts gateway", "version": _version()},
+            "paths": paths,
+            "components": {
+                "schemas": {**components, "Error": _ERROR},
+                "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            },
+            "security": [{}, {"key": []}],
+        }
+    )
+
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def _operation(summary: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    errors = {status: {"description": what, "content": content} for status, what in _ERRORS.items()}
+    return {"summary": summary, "responses": {"200": {"description": "The answer"}, **errors}}
+
+
+def _version() -> str:
+    try:
+        return version("tts-toolkit")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0"

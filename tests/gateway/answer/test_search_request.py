@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from tts.gateway.answer.search_request import read_search_request
-from tts.gateway.call import Call
+from tts.gateway.call import Call, Settings
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest, read_request
-from tts.gateway.service import Settings
 from tts.problem import Problem
 from tts.runs.config import Limits, RunConfig
 

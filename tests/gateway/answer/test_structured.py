@@ -13,8 +13,7 @@ from tts.gateway.answer.structured import output_form, schema_guide
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.messages import Function, Tool
 from tts.gateway.openai.requests import ChatRequest
-from tts.gateway.tools.forced import forced_call
-from tts.gateway.tools.forms import HERMES
+from tts.gateway.tools.forms import HERMES, forced_call
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3."}
 SCHEMA = {

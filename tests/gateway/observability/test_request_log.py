@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tts.gateway.observability import ServedRequest, ledger, read_requests, request_log
+from tts.gateway.observability import ServedRequest, ledger, read_requests
+from tts.gateway.observability import record as request_log
 from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.recorder import Writer
 

@@ -2,7 +2,7 @@
 
 import re
 
-from tts.gateway.page.files import POLICY, STATIC
+from tts.gateway.page import POLICY, STATIC
 
 
 def test_all_that_the_page_names_is_there(ask):

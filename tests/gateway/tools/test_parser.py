@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tts.gateway.answer.candidates import DrawnAnswer, canonical, vote
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.messages import Function, Tool
-from tts.gateway.tools.forced import forced_call
 from tts.gateway.tools.forms import (
     FORMS,
     HERMES,
@@ -18,11 +18,11 @@ from tts.gateway.tools.forms import (
     MISTRAL,
     MISTRAL_ARGS,
     OWN,
+    forced_call,
     form_of,
     new_call,
 )
 from tts.gateway.tools.parser import CallParser
-from tts.gateway.tools.votes import DrawnAnswer, canonical, vote
 
 NAMES = ("add", "get-weather", "x.y_1")
 values = st.recursive(

@@ -10,12 +10,11 @@ from tts.runs.config import Limits, RunConfig
 from tts.session.plan import Plan
 from tts.session.strategy import choose
 
-from ..call import Call, require_allowed
+from ..call import Call, Service, require_allowed
 from ..openai.errors import bad_request
 from ..openai.requests import PLAIN, Request, SearchOptions
-from ..service import Service
+from .prompts import with_budget
 from .structured import OutputForm
-from .thinking import with_budget
 
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""

@@ -15,15 +15,13 @@ from tts.engines.wire import Guide
 from tts.prompting import Models
 from tts.prompting.chat import inert_texts, shown_chat
 
-from ..call import Call
+from ..call import Call, Service
 from ..openai.errors import bad_request
 from ..openai.messages import ChatMessage, NamedTool, Tool
 from ..openai.requests import ChatRequest
 from ..output.generation import Delta
-from ..service import Service
 from ..tools.conversation import check_turns, for_template, in_text, missing_part
-from ..tools.forced import MAX_CALLS, forced_call, plain_tools
-from ..tools.forms import ToolForm, form_of
+from ..tools.forms import MAX_CALLS, ToolForm, forced_call, form_of, plain_tools
 from ..tools.parser import CallParser
 from .prompts import (
     filter_messages,

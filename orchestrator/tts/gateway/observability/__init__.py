@@ -2,17 +2,15 @@
 
 | module | job |
 |---|---|
-| `record` | one request: its stages t0 to t6, tokens, outcome |
+| `record` | one request: its stages t0 to t6, tokens, outcome; the log of requests |
 | `recorder` | takes the gateway's records of requests; its threads have them kept |
 | `ledger` | a running gateway's hold on its database: keys in memory, usage, requests |
-| `request_log` | records in the gateway's database; reading them, also as JSON lines |
 | `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans for an OpenTelemetry collector |
 """
 
-from .record import STAGES, ServedRequest
+from .record import STAGES, ServedRequest, read_requests
 from .recorder import Recorder
-from .request_log import read_requests
 from .telemetry import Telemetry, telemetry_of
 
 __all__ = [

@@ -24,9 +24,8 @@ from ..safety.keys import ApiKey, read_keys
 from ..safety.limits import Spending
 from ..safety.usage import ADD, NO_KEY, day_of, left_s, read_totals, with_row
 from ..safety.usage import TABLE as USAGE
-from .record import ServedRequest
-from .request_log import INDEX, INSERT, forget_old, row_of
-from .request_log import TABLE as REQUESTS
+from .record import INDEX, INSERT, ServedRequest, forget_old, row_of
+from .record import TABLE as REQUESTS
 
 logger = logging.getLogger(__name__)
 

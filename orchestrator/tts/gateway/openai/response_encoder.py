@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .answers import AnswerEnd, AnswerPart, TokenDetails, TokenLogs, TokenUsage
-from .completion_encoders import token_entries
+from .answers import AnswerEnd, AnswerPart, TokenDetails, TokenLogs, TokenUsage, token_entries
 from .errors import ApiError
 from .messages import ToolCall
 from .responses import ResponsesRequest

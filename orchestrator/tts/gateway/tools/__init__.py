@@ -2,9 +2,7 @@
 
 | module | job |
 |---|---|
-| forms | the forms of calls that chat templates know, and one of our own for the others |
+| forms | the forms of calls that chat templates know, our own, and the schema of a forced call |
 | conversation | chats with tools as messages for a template |
 | parser | calls in the text of a sample, while it comes |
-| forced | the schema of an output that must call a tool |
-| votes | which of several candidates is the answer |
 """

@@ -8,8 +8,7 @@ from typing import Any
 
 from ..openai.errors import bad_request
 from ..openai.messages import ChatMessage, Tool, ToolCall
-from .forced import plain_tools
-from .forms import OWN
+from .forms import OWN, plain_tools
 
 _INSTRUCTIONS = """You have these tools:
 {tools}
