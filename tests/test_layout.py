@@ -51,8 +51,8 @@ LAYERS = (
     "cli",
 )
 """Every part of the namespace, lowest first: each imports itself and parts before it only."""
-PURE = {"search", "scheduling", "fleet.routing"}
-"""Packages without IO, clock, asyncio or engine."""
+PURE = {"search", "scheduling", "fleet.routing", "base.choices"}
+"""Packages and modules without IO, clock, asyncio or engine."""
 
 CORE_MAY_IMPORT = {
     "abc",

@@ -9,6 +9,7 @@
 | shown_text | what a terminal shows |
 | user_paths | what is at a path that a user names |
 | extras | how what is missing of an extra is installed |
+| choices | names among which options choose, to be imported in no time |
 | errors | every error that a user may see |
 | paths, input_files, yaml_text | where files are; reading what strangers wrote |
 | marks | what has been checked, by content |

@@ -17,5 +17,4 @@
 | sandbox/ | programs that execute what a model wrote |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | nvidia | the NVIDIA GPUs of this machine |
-| server_kinds | the kinds of server of a deployment |
 """

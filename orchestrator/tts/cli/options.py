@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from tts.base.choices import ServerKind
 from tts.base.input_files import Unreadable, require_path
-from tts.build.server_kinds import ServerKind
 
 from .completion import datasets, deployments
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from tts.base.choices import AnswerKind
 from tts.base.input_files import Unreadable, is_file, require_path
 from tts.base.user_paths import is_folder
 from tts.base.yaml_text import parse_yaml
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.datasets.answers import AnswerKind
 from tts.datasets.options import Shard
 from tts.datasets.rows import parse_columns
 from tts.lab.bench.group_run import resume_group, run_all

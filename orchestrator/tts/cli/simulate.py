@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
+from tts.base.choices import Sharing
 from tts.base.errors import ConfigError
 from tts.base.user_paths import is_folder, is_there
 from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment
 from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import placed
-from tts.engines.simulated.gpus import Sharing
 from tts.lab.bench.simulated_run import (
     PlacedRun,
     SimulationOptions,

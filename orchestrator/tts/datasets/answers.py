@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from tts.base.choices import AnswerKind
 from tts.base.input_files import Unreadable
 from tts.grading import extract_gsm8k_answer
-
-AnswerKind = Literal["text", "gsm8k", "number", "decimal-comma", "letter", "index"]
-"""How answers are written; the last two are those of multiple choice."""
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SIGN = r"(?P<sign>[-+−]?)\s*[$€£]?\s*"

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from tts.base.choices import AnswerKind
 from tts.base.errors import DatasetError
 from tts.base.input_files import Unreadable
 from tts.grading.code_tests import require_tests, tests_of
 from tts.problem import Problem, Turn
 
 from .answers import (
-    AnswerKind,
     as_cell_text,
     check_choices,
     read_answer,

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from tts.base import paths
+from tts.base.choices import AnswerKind
 from tts.base.errors import DatasetError
 from tts.base.input_files import is_file
 
-from .answers import AnswerKind
 from .rows import Columns
 
 TIMEOUT_S = 30.0

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+from tts.base.choices import AnswerKind
 from tts.base.errors import DatasetError, did_you_mean
 from tts.base.input_files import Unreadable, is_file, require_path
 from tts.base.user_paths import is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem, digest_of
 
-from .answers import AnswerKind
 from .demo import demo_problems
 from .files import read_files
 from .hub import BRANCH, HubName, folder_files, hub_files

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TypeVar, get_args
 
+from tts.base.choices import AnswerKind
 from tts.base.errors import DatasetError
 from tts.problem import Problem
 
-from .answers import AnswerKind
 from .rows import ProblemField, check_columns
 
 T = TypeVar("T")

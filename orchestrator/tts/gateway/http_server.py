@@ -24,9 +24,9 @@ from typing import Any
 
 from prometheus_client import make_asgi_app
 
+from tts.base.choices import ServerKind
 from tts.base.errors import ConfigError
 from tts.build.resolve import open_deployment
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.fleet.connecting import require_engines, serves
 from tts.fleet.replicas import EnginePair, Replicas

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from tts.base.choices import ServerKind
 from tts.base.errors import RunError
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, Role, VerifierCommand
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.strategies.strategy import Vote

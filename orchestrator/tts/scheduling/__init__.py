@@ -17,10 +17,10 @@ What makes it faster, or differs, stands beside these:
 | load_curve | how long an engine takes over its load, and what one more request costs |
 """
 
-from .guesses import SpeculationName
+from tts.base.choices import ScheduleName, SpeculationName
+
 from .queue import Job, Prefetch, WorkKind
 from .scheduler import Policy, Scheduler
-from .schedules import ScheduleName
 
 __all__ = [
     "Job",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import Literal
+
+from tts.base.choices import SpeculationName
 
 from .queue import Job, Queue, WorkKind
 from .schedules import Schedule
-
-SpeculationName = Literal["off", "auto", "always"]
 
 
 class SpareSlots:

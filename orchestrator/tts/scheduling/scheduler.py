@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tts.base.choices import ScheduleName, SpeculationName
 from tts.search import Expand, Score, Work
 
-from .guesses import SpareSlots, SpeculationName
+from .guesses import SpareSlots
 from .held_scores import HeldScores
 from .queue import Job, Queue
-from .schedules import ScheduleName, new_schedule
+from .schedules import new_schedule
 
 
 @dataclass(frozen=True, slots=True)

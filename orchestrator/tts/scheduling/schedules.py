@@ -7,13 +7,13 @@ before eager work, and eager before speculative work.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, Protocol
+from typing import Protocol
+
+from tts.base.choices import ScheduleName
 
 from .gathering import Gathering
 from .phases import Alternating, Phased
 from .queue import Job, Queue
-
-ScheduleName = Literal["lockstep", "batched", "alternating", "decoupled"]
 
 
 class Schedule(Protocol):

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypedDict, get_args
 import msgspec
 from msgspec import Meta
 
+from tts.base.choices import ServerKind
 from tts.base.errors import ConfigError
 from tts.base.input_files import Unreadable, require_path
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import ENDPOINT
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.functions import RewardFunction, TextFunction

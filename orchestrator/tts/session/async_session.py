@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
 
+from tts.base.choices import ServerKind
 from tts.base.errors import ConfigError, DatasetError, SessionError
 from tts.base.owner import Owner
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import ROLES, Deployment
 from tts.build.tokenizer import Message
 from tts.endpoints.base import Generator, ScoreCall, Verifier, VerifierResult

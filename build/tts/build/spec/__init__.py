@@ -26,6 +26,8 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
+from tts.base.choices import StartedTarget, Target
+
 from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, STARTED, Deployment
@@ -40,7 +42,6 @@ from .load import (
 )
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import ROLES, Role, RoleSpec
-from .section import StartedTarget, Target
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec

@@ -16,15 +16,15 @@ from pydantic import (
     model_validator,
 )
 
+from tts.base.choices import ServerKind, StartedTarget, Target
 from tts.base.errors import ConfigError
-from tts.build.server_kinds import ServerKind
 
 from .engine import EngineSpec, Precision
 from .execution import ExecutionSpec
 from .generator import GeneratorSpec
 from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
 from .role import Role, RoleSpec
-from .section import Section, StartedTarget, Target
+from .section import Section
 from .server import Endpoint, ServerSpec
 from .started import SHARED_FIELDS, StartedGenerator, StartedSpec, StartedVerifier
 from .tensorrt import Gpu, TensorRTSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,11 +13,6 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
-StartedTarget = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
-"""An engine that is a server of its own, which is planned, started and supervised."""
-Target = Literal["openvino", "tensorrt", "openai", StartedTarget]
-"""The target that engines are built for, or the server that is started; openai: servers that run
-already."""
 
 
 def _path(value: object) -> object:

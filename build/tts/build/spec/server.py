@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from tts.build.server_kinds import ServerKind
+from tts.base.choices import ServerKind
 
 from .section import Section
 

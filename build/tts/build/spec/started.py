@@ -7,9 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tts.base.choices import StartedTarget
+
 from .generator import GeneratorRole
 from .role import RoleSpec
-from .section import Count, FilePath, Parallel, StartedTarget
+from .section import Count, FilePath, Parallel
 from .server import Port
 from .tensorrt import Device
 from .verifier import VerifierRole

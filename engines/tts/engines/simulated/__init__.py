@@ -5,6 +5,7 @@ time something happens, and are told when the next thing will. docs/explanation/
 the model.
 """
 
+from tts.base.choices import Sharing
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 from tts.build.tensorrt.step_time import (
     Affine,
@@ -17,7 +18,7 @@ from tts.build.tensorrt.step_time import (
 )
 
 from .batching import SimulatedEngine, SimulatedRequest, StepTotals
-from .gpus import Gpus, Sharing
+from .gpus import Gpus
 from .kv_cache import PagedCache
 
 __all__ = [

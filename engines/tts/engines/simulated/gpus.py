@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+
+from tts.base.choices import Sharing
 
 from .batching import Burst, SimulatedEngine, SimulatedRequest
-
-Sharing = Literal["time-sliced", "overlapped"]
 
 _ROUNDING_S = 1e-9
 

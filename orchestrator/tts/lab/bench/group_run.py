@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from tts.base.choices import ServerKind
 from tts.base.errors import ConfigError
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.endpoints.functions import name_of
 from tts.runs.compare import read_rows

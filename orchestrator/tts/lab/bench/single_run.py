@@ -10,10 +10,9 @@ from typing import cast
 
 import msgspec
 
+from tts.base.choices import AnswerKind, ServerKind
 from tts.base.errors import ConfigError, RunError
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction, bundled_deployments
-from tts.datasets.answers import AnswerKind
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions, Shard
 from tts.datasets.rows import Columns

@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tts.base.choices import ServerKind
 from tts.base.errors import DatasetError, ServerError
 from tts.base.user_paths import is_folder
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, VerifierFunction
 from tts.build.verifiers.identity import VerifierIdentity, verifier_identity
 from tts.fleet.engines import takes_text

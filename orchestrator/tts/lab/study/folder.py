@@ -19,9 +19,9 @@ from typing import Literal
 
 import msgspec
 
+from tts.base.choices import ServerKind
 from tts.base.errors import RunError
 from tts.base.user_paths import is_there
-from tts.build.server_kinds import ServerKind
 from tts.runs.files import refuse_link
 from tts.runs.folder import STUDY, Json, damaged, read_json, refuse_begun, write_json, writing
 

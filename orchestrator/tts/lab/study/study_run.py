@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from tts.base.choices import ServerKind
 from tts.base.errors import RunError, ServerError
 from tts.base.user_paths import is_there
-from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment
 from tts.build.started.memory import planned
 from tts.fleet.connecting import require_engines

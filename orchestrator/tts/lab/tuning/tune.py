@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.base.choices import ServerKind
 from tts.base.errors import Interrupted, RunError
 from tts.base.user_paths import is_there
 from tts.build.deployment_edit import Field
 from tts.build.openvino.threads import threads_in_words
-from tts.build.server_kinds import ServerKind
 from tts.build.started.memory import planned
 from tts.datasets.load import load_problems
 from tts.fleet.connecting import require_engines
