@@ -15,9 +15,8 @@ from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
 from tts.lab.tuning.tune_file import read_fits
-from tts.runs.folder import has_begun, has_finished, refuse_begun
+from tts.runs.folder import has_begun, has_finished, locked, refuse_begun
 from tts.runs.groups import expand_groups
-from tts.runs.lock import locked
 from tts.runs.replay import open_recording
 from tts.session.plan import findable
 from tts.session.run import unused_folder

@@ -54,11 +54,10 @@ from tts.runs.config import parse_config, read_run_config
 from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.replay import open_recording, read_recording
+from tts.runs.replay import logged_requests, open_recording, read_recording
 from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
-from tts.runs.token_requests import logged_requests
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.reports.decisions import reason
+from tts.reports.page.trees import reason
 from tts.search import Advice, Decision
 
 

@@ -16,8 +16,8 @@ from tests.runs.runs import row_of, write_run
 from tts.lab.simulation.published_pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
+from tts.reports.console import Sheet
 from tts.reports.figures.results import accuracy_cell
-from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
 from tts.reports.terminal import tables
 from tts.runs.compare import read_rows

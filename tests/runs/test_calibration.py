@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import solved
 
-from tts.runs.calibration import ScoreCalibration
 from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.verdicts import ScoreCalibration
 
 SCORES = st.lists(st.integers(0, 100).map(lambda score: score / 100), max_size=12)
 GROUPS = (LoggedAnswer("1", True), LoggedAnswer("2", False))

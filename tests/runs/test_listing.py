@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from tts.base.errors import RunError
 from tts.cli import app
-from tts.runs import listing
-from tts.runs.folder import CONFIG, EVENTS, GROUP, SUMMARY
-from tts.runs.listing import list_runs
-from tts.runs.lock import LOCK
+from tts.runs import groups
+from tts.runs.folder import CONFIG, EVENTS, GROUP, LOCK, SUMMARY
+from tts.runs.groups import list_runs
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def test_only_runs_are_listed_those_of_comparisons_by_both_names_and_the_newest_
 
 
 def test_no_log_is_read_whole_of_what_has_finished(kept, monkeypatch):
-    monkeypatch.setattr(listing, "solved", lambda folder: pytest.fail(f"{folder} was read"))
+    monkeypatch.setattr(groups, "solved", lambda folder: pytest.fail(f"{folder} was read"))
     assert by_name(kept / "group")
 
 

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from tts.base.errors import RunError
-from tts.runs import lock
-from tts.runs.lock import LOCK, is_worked_on, locked
+from tts.runs import folder as module
+from tts.runs.folder import LOCK, is_worked_on, locked
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from tts.runs.lock import locked\n"
+    "import sys, time; from pathlib import Path; from tts.runs.folder import locked\n"
     "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
 )
 
@@ -61,7 +61,7 @@ def test_a_process_has_a_folder_once_and_leaves_none_that_it_made_and_did_not_us
 
 
 def test_a_lock_whose_file_was_removed_under_it_is_taken_again(tmp_path, monkeypatch):
-    flock, calls = lock.fcntl.flock, []
+    flock, calls = module.fcntl.flock, []
 
     def remove_once(file, operation):
         if not calls:  # between opening and locking, the last holder leaves
@@ -69,7 +69,7 @@ def test_a_lock_whose_file_was_removed_under_it_is_taken_again(tmp_path, monkeyp
         calls.append(operation)
         flock(file, operation)
 
-    monkeypatch.setattr(lock.fcntl, "flock", remove_once)
+    monkeypatch.setattr(module.fcntl, "flock", remove_once)
     with locked(tmp_path):
         assert len(calls) == 2
         with pytest.raises(RunError, match="in use"):
@@ -78,16 +78,16 @@ def test_a_lock_whose_file_was_removed_under_it_is_taken_again(tmp_path, monkeyp
 
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
     def unsupported(file, operation):
-        raise OSError(lock.errno.ENOLCK, "No locks available")
+        raise OSError(module.errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(lock.fcntl, "flock", unsupported)
+    monkeypatch.setattr(module.fcntl, "flock", unsupported)
     with locked(tmp_path):
         pass
 
 
 def test_on_a_full_disk_a_folder_is_locked_without_a_name(tmp_path):
     script = (
-        "import pathlib, resource, signal, sys; from tts.runs.lock import locked\n"
+        "import pathlib, resource, signal, sys; from tts.runs.folder import locked\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "with locked(pathlib.Path(sys.argv[1])): pass"

@@ -9,7 +9,7 @@ from tests.driver.scripted_run import CONFIGS, Run
 from tts.base.errors import RunError
 from tts.prompting import Models
 from tts.runs.events import VERSION, Cancelled, SessionBegan
-from tts.runs.token_requests import logged_requests
+from tts.runs.replay import logged_requests
 
 SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4)
 

@@ -15,9 +15,8 @@ from tts.runs.config import read_run_config
 from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
-from tts.runs.replay import read_recording
+from tts.runs.replay import logged_requests, read_recording
 from tts.runs.state import all_problems
-from tts.runs.token_requests import logged_requests
 from tts.session import Run, Session
 
 QUESTION = "Compute 2 + 2."

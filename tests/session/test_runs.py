@@ -17,8 +17,7 @@ from tts.reports.terminal import print_report
 from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import ProblemSolved, StepGenerated, StepScored
-from tts.runs.folder import read_problems
-from tts.runs.lock import locked
+from tts.runs.folder import locked, read_problems
 from tts.runs.log import RunLog, read_events
 from tts.runs.summary import read_summary
 from tts.search import SampleSearch, SampleSearchConfig

@@ -13,8 +13,7 @@ from rich.markup import escape
 
 from tts.gateway.database import database_file
 from tts.gateway.safety import ApiKey, KeyLimits, KeyStore
-from tts.reports.console import consoles, say
-from tts.reports.sheet import Sheet, table
+from tts.reports.console import Sheet, consoles, say, table
 
 from .json_output import print_json
 from .options import JsonOption

@@ -18,8 +18,7 @@ from tts.base.user_paths import is_folder, is_there
 from tts.base.yaml_text import parse_yaml
 from tts.build.spec import bundled_deployments
 from tts.datasets.known import KNOWN, cached_file
-from tts.reports.console import consoles
-from tts.reports.sheet import table
+from tts.reports.console import consoles, table
 from tts.strategies.catalog import all_strategies
 from tts.strategies.parameters import default_parameters
 

@@ -25,8 +25,7 @@ from tts.runs.answers import answers_of, as_table
 from tts.runs.compare import Baseline, Comparison, compare
 from tts.runs.files import write_whole
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
-from tts.runs.groups import expand_groups
-from tts.runs.listing import list_runs
+from tts.runs.groups import expand_groups, list_runs
 from tts.runs.run import Run
 
 from .completion import runs as run_folders

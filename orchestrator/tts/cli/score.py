@@ -14,9 +14,8 @@ from tts.lab.scoring.measurement import measure
 from tts.lab.scoring.score_run import ScoreRequest, score_chains
 from tts.lab.scoring.tables import write_tables
 from tts.reports.console import consoles, say
-from tts.reports.measurement import measurement_report, print_measurement
+from tts.reports.measurement import measurement_report, print_measurement, print_rankings
 from tts.reports.progress import Bars
-from tts.reports.rankings import print_rankings
 from tts.runs.verdicts import Finding
 
 from .command import command_line

@@ -16,7 +16,7 @@ from tts.build.spec import Deployment, Role
 from tts.build.started.engine import Budget
 from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan
 
-from .sheet import Sheet
+from .console import Sheet
 
 _BAR_WIDTH = 72
 _PARTS = {  # in the order in which the bar shows them

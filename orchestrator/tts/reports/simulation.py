@@ -17,7 +17,7 @@ from tts.lab.simulation.published_pairs import SIMULATED
 from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 
-from .sheet import Sheet, table
+from .console import Sheet, table
 
 _NOTES = (
     "All of this is simulated: compare the rows of one table; its seconds are not measurements.",

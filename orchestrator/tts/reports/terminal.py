@@ -15,20 +15,17 @@ from tts.runs.answers import Answer
 from tts.runs.compare import Comparison, Row, asked_alike, summary_of
 from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
-from tts.runs.folder import has_finished
-from tts.runs.listing import ListedRun, State
-from tts.runs.lock import is_worked_on
+from tts.runs.folder import has_finished, is_worked_on
+from tts.runs.groups import ListedRun, State
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 
-from .console import consoles
-from .figures.charts import percent
-from .figures.figure import Cell, Figure
+from .console import Sheet, consoles, table
+from .figures.charts import Cell, Figure, percent
+from .figures.comparison import over_n
 from .figures.pairs import MOST_PAIRS, pairs_figures
 from .figures.results import results_figures
-from .figures.rows import over_n
 from .figures.run import READ, figures_of, warnings_of
-from .sheet import Sheet, table
 
 _MOST_ROWS = 20
 """Rows of a figure in the terminal; the page has all."""

@@ -15,8 +15,7 @@ from tts.build.spec import ROLES
 from tts.lab.tuning.analysis import SHARE, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 
-from .console import say
-from .sheet import Sheet, table
+from .console import Sheet, say, table
 
 _BAR_WIDTH = 12
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}

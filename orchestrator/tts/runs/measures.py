@@ -18,12 +18,11 @@ from tts.build.spec import ROLES, Role
 from tts.grading.code_blocks import uses_introspection
 from tts.search import NodePath, Stop
 
-from .calibration import ScoreCalibration
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
 from .records import EngineRequest
-from .requests import request_of
-from .sent_ahead import SpeculationOutcome
+from .requests import SpeculationOutcome, request_of
 from .state import ProblemState, RunState, WorkCounts
+from .verdicts import ScoreCalibration
 
 
 @dataclass(frozen=True, slots=True)

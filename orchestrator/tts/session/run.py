@@ -24,10 +24,10 @@ from tts.runs.folder import (
     create_run,
     has_begun,
     has_finished,
+    locked,
     refuse_begun,
     write_problems,
 )
-from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
 from tts.runs.resume import ResumePoint, read_resume_point, repair_log
 from tts.runs.run import Run, problem_record

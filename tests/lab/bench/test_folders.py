@@ -18,9 +18,8 @@ from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
 from tts.runs.config import read_run_config
 from tts.runs.events import ProblemSolved, encode
-from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY
+from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY, locked
 from tts.runs.groups import expand_groups, read_group
-from tts.runs.lock import locked
 from tts.runs.log import ChecksumChain, read_events
 from tts.runs.run import Run
 from tts.runs.summary import read_summary

@@ -122,7 +122,7 @@ def test_the_time_per_problem_is_compared_with_its_interval():
 
 
 def test_every_advice_names_a_figure_of_the_study():
-    from tts.reports.figures.study import FIGURES
+    from tts.reports.study_page import FIGURES
 
     found = advise(results_of({}), load_of("generator", 64, 48, (30, 47)))
     subjects = ["KV memory", "Batch sizes", "Schedule", "Problems in flight", "n"]

@@ -15,8 +15,7 @@ from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import tune
-from tts.runs.folder import CONFIG
-from tts.runs.lock import locked
+from tts.runs.folder import CONFIG, locked
 from tts.session import AsyncSession
 
 

@@ -5,8 +5,7 @@ import re
 
 import altair as alt
 
-from tts.reports.figures.charts import MOST_ROWS
-from tts.reports.figures.figure import DATA
+from tts.reports.figures.charts import DATA, MOST_ROWS
 
 MADE_BY_TRANSFORMS = {"place"}
 

@@ -13,11 +13,17 @@ from tests.runs.logs import whole_logs
 from tests.runs.runs import CONFIG, log_of, row_of, run_of, write_run
 
 from tts.reports.figures.charts import MOST_ROWS, log_axis, tint
-from tts.reports.figures.comparison import comparison_figures
-from tts.reports.figures.costs import cost_figure, cost_of
+from tts.reports.figures.comparison import (
+    comparison_figures,
+    cost_figure,
+    cost_of,
+    over_n,
+    over_thinking,
+    rows_figures,
+    schedules,
+)
 from tts.reports.figures.pairs import pairs_figures
 from tts.reports.figures.results import results_figures
-from tts.reports.figures.rows import over_n, over_thinking, rows_figures, schedules
 from tts.reports.page.export import printed
 from tts.runs.compare import Comparison, compare, pooled
 from tts.runs.curves import Point

@@ -23,8 +23,8 @@ from tts.lab.study.speed_tables import (
     same_trees,
 )
 from tts.lab.study.study_plan import Study
-from tts.reports.figures.study import FIGURES, study_figures
 from tts.reports.page.of_runs import Report
+from tts.reports.study_page import FIGURES, study_figures
 
 DEMO = load_deployment("demo")
 STUDY = Study(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.reports.page.runs import HOSTILE, write_run
 
-from tts.reports.figures.figure import Figure
+from tts.reports.figures.charts import Figure
 from tts.reports.page import write_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

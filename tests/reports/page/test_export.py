@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tts.base.errors import ConfigError, RunError
-from tts.reports.figures.figure import Figure
+from tts.reports.figures.charts import Figure
 from tts.reports.page.export import WIDTH, csv_table, latex_table, printed, write_figures
 
 CHART = {

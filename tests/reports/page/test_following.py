@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from tts.cli import app
 from tts.reports.page import of_runs
-from tts.runs.folder import EVENTS, SUMMARY
-from tts.runs.lock import locked
+from tts.runs.folder import EVENTS, SUMMARY, locked
 
 
 def test_the_page_grows_with_the_run_and_is_whole_when_that_has_ended(tmp_path, monkeypatch):

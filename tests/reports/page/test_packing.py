@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runs.logs import SESSION, cut, expansion, scoring, solved, started, texts
 
-from tts.reports.page.packing import PackedTree, first_shown, pack
+from tts.reports.page.trees import PackedTree, first_shown, pack
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.runs.state import all_problems
 

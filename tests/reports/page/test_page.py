@@ -11,7 +11,7 @@ import pytest
 from tests.reports.page.runs import HOSTILE, write_run
 
 from tts.base.errors import RunError
-from tts.reports.figures.figure import Figure
+from tts.reports.figures.charts import Figure
 from tts.reports.page import write_page
 from tts.reports.page.of_runs import facts_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tts.gateway.safety import ApiKey, DailyUsage
-from tts.runs.listing import ListedRun
+from tts.runs.groups import ListedRun
 
 from ..json_output import ErrorDocument
 from ..listing import ListedDataset, ListedDeployment, ListedStrategy

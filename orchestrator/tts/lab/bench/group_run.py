@@ -15,9 +15,8 @@ from tts.build.spec import Deployment
 from tts.endpoints.functions import name_of
 from tts.runs.compare import read_rows
 from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
-from tts.runs.folder import refuse_begun
+from tts.runs.folder import locked, refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
-from tts.runs.lock import locked
 from tts.search import SearchConfig
 from tts.session.function_files import Loaded, names_function
 from tts.session.plan import Plan

@@ -23,9 +23,8 @@ from tts.datasets.options import Shard, interleaved
 from tts.runs.answers import write_answers
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import create_run, has_finished, refuse_begun
-from tts.runs.lock import locked
-from tts.runs.merge import write_merged
+from tts.runs.folder import create_run, has_finished, locked, refuse_begun
+from tts.runs.log import write_merged
 from tts.runs.pairs import differing_settings
 from tts.runs.run import Run
 from tts.runs.summary import summarise

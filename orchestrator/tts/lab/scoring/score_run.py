@@ -24,7 +24,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.prompting.score_calls import score_calls
 from tts.runs.config import FunctionSource, RunConfig
-from tts.runs.lock import locked
+from tts.runs.folder import locked
 from tts.search import Calibration
 from tts.serving.server.lookup import find_server
 from tts.serving.server.triton import Triton

@@ -13,5 +13,5 @@
 | engine_tables | - what the engines hold, are sent and do, and what other caches would make of it |
 | advice | what follows, in words. Pure |
 
-The figures are drawn by `tts.reports.figures.study`.
+The figures are drawn by `tts.reports.study_page`.
 """

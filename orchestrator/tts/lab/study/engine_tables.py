@@ -13,9 +13,9 @@ from tts.prompting import Models
 from tts.runs.engine_steps import steps_of_run
 from tts.runs.log import read_events
 from tts.runs.paged_cache import CacheCurve, TimedRequest, cache_curve
+from tts.runs.replay import logged_requests
 from tts.runs.run import Run
 from tts.runs.statistics import logarithmic_histogram, rounded
-from tts.runs.token_requests import logged_requests
 
 from .folder import FigureRow, Measurement
 from .kv_memory import PairMemory, divided, generator_share

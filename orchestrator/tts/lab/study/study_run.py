@@ -17,8 +17,7 @@ from tts.build.started.memory import planned
 from tts.fleet.connecting import require_engines
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
-from tts.runs.folder import has_finished
-from tts.runs.lock import locked
+from tts.runs.folder import has_finished, locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session.event_loop import interruptible

@@ -25,7 +25,7 @@ from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.events import AnyEvent, StepGenerated, StepScored
-from tts.runs.token_requests import logged_requests
+from tts.runs.replay import logged_requests
 from tts.search import NodePath, Stop, node_seed
 
 SALT_TOKENS = 4

@@ -18,8 +18,7 @@ from tts.datasets.load import load_problems
 from tts.fleet.connecting import require_engines
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
-from tts.runs.folder import refuse_begun, write_json, writing
-from tts.runs.lock import locked
+from tts.runs.folder import locked, refuse_begun, write_json, writing
 from tts.runs.log import read_events
 from tts.session import AsyncSession
 from tts.session.event_loop import interruptible

@@ -2,12 +2,10 @@
 
 | module | job |
 |---|---|
-| figure | what a figure is |
-| charts | what all charts have in common: colours, width, thinned rows |
-| accuracy, work | the figures of a run, by what they are about |
-| run | `figures_of`: those of one run |
-| comparison | `comparison_figures`: all those of several runs |
-| results, costs, rows | several runs side by side: tables, accuracy against costs, schedules |
+| charts | what a figure is, and what all charts have in common |
+| run, work | `figures_of`: those of one run; what it did, and how long it took |
+| comparison | `comparison_figures`: those of several runs: accuracy against costs, schedules |
+| results | the tables of several runs |
 | pairs | each run against the first, over all problems and one by one |
-| study | `study_figures`: the measurements of a study |
+| verifier | a verifier's scores with labels |
 """

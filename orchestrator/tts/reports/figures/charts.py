@@ -9,13 +9,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 
 from tts.runs.statistics import quantile
 
-from .figure import DATA, Figure, Spec, TableRow
+Cell = str | int | float | bool | None
+TableRow = dict[str, Cell]
+Spec = dict[str, Any]
+"""A Vega-Lite specification, as JSON would have it."""
+Origin = Literal["measured", "modelled", "simulated"]
+"""Measured in the run; the run's own requests put through a model of a part, such as a cache of
+another size; or simulated engines."""
+
+DATA = "rows"
+"""The name by which a chart takes its figure's rows: `alt.Chart(alt.NamedData(DATA))`."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    `name` is its anchor and file name (lower case, hyphens); `reading` says in a sentence or two
+    what the reader sees, with the numbers that matter; `rows` are the table behind it, which is
+    also its download; `chart` draws them, without data of its own. Without a chart it is a table.
+    """
+
+    name: str
+    title: str
+    reading: str
+    rows: Sequence[TableRow]
+    chart: Spec | None = None
+    origin: Origin = "measured"
+    notes: Sequence[str] = field(default=())
+    """What limits it: thinned data, engines that did not report, problems left out."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all cells of its rows, in the order in which they first come."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"

@@ -23,6 +23,8 @@ from .charts import (
     PURPLE,
     SKY,
     VERMILLION,
+    Figure,
+    TableRow,
     bars_height,
     chart,
     intervals,
@@ -31,7 +33,6 @@ from .charts import (
     spec,
     thinned,
 )
-from .figure import Figure, TableRow
 
 MOST_PAIRS = 6
 """Runs that are compared with the first problem by problem; of the others there are the rows."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tts.runs.compare import Row, asked_alike, best_rival, label, varying
 from tts.runs.statistics import interval, share_with_interval
 
-from .charts import flops, listed, percent
-from .figure import Figure, TableRow
+from .charts import Figure, TableRow, flops, listed, percent
 
 RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
 """How people call the votes."""

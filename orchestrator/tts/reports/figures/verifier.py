@@ -31,6 +31,10 @@ from .charts import (
     ORANGE,
     PERCENT,
     VERMILLION,
+    Cell,
+    Figure,
+    Spec,
+    TableRow,
     bars_height,
     chart,
     intervals,
@@ -39,7 +43,6 @@ from .charts import (
     thinned,
     tint,
 )
-from .figure import Cell, Figure, Spec, TableRow
 
 _UNIT = alt.Scale(domain=[0, 1], padding=10)
 _TENTHS = [tenth / 10 for tenth in range(0, 11, 2)]

@@ -16,6 +16,8 @@ from .charts import (
     BLUE,
     VERMILLION,
     Drawing,
+    Figure,
+    TableRow,
     bars,
     bars_height,
     chart,
@@ -27,7 +29,6 @@ from .charts import (
     thinned,
     tint,
 )
-from .figure import Figure, TableRow
 
 _KINDS = ("main", "eager", "speculative", "prefetch", "cancelled", "cached")
 _REASONS = ("dependency", "budget", "no work")

@@ -1,14 +1,13 @@
 """`report.html`: figures and search trees on one page that opens offline, from disk, for ever.
 
-    write_page ─┬─ trees ───► packing ──► data blocks
+    write_page ─┬─ trees ───────────────► data blocks
                 ├─ figures ─────────────► data blocks
                 └─ static/, templates/ ─► one HTML file with its content-security policy
 
 | module | job |
 |---|---|
 | page | the page from a title, facts, figures and runs |
-| trees | the tree of each problem, from the log: thoughts, fates, times |
-| packing | trees as text of a page: gzip in base64; which is shown first |
+| trees | the tree of each problem from the log, packed as text; which is shown first |
 | assets | scripts and styles, ours and third parties', and the policy that allows no others |
 | of_runs | the page of a run, of a group, of several runs: title, figures, facts, where it lies |
 | export | figures as PDF, SVG and PNG files |

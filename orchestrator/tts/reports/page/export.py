@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tts.base.errors import ConfigError, RunError
 from tts.base.extras import how_to_install
 from tts.base.shown_text import printable
-from tts.reports.figures.figure import DATA, Cell, Figure, Spec
+from tts.reports.figures.charts import DATA, Cell, Figure, Spec
 from tts.runs.answers import csv_cell
 from tts.runs.files import make_folder, write_whole
 

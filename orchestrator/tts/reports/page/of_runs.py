@@ -22,17 +22,14 @@ from tts.base.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.charts import listed, number
+from tts.reports.figures.charts import Cell, Figure, TableRow, listed, number
 from tts.reports.figures.comparison import comparison_figures
-from tts.reports.figures.figure import Cell, Figure, TableRow
 from tts.reports.figures.run import figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare, summary_of
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
-from tts.runs.folder import Json, has_begun, has_finished
-from tts.runs.groups import is_group
-from tts.runs.listing import solved
-from tts.runs.lock import is_worked_on
+from tts.runs.folder import Json, has_begun, has_finished, is_worked_on
+from tts.runs.groups import is_group, solved
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from tts.base.errors import RunError
 from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.figure import Cell, Figure
+from tts.reports.figures.charts import Cell, Figure
 from tts.runs.config import read_run_config
 from tts.runs.files import write_whole
 from tts.runs.log import read_events
@@ -23,7 +23,7 @@ from tts.runs.pairs import short_names
 from tts.runs.state import all_problems
 
 from .assets import chart_theme, policy, scripts, styles
-from .packing import PackedTree, first_shown, pack
+from .trees import PackedTree, first_shown, pack
 
 FILE = "report.html"
 
