@@ -14,7 +14,7 @@ from tts.base import paths
 from tts.base.errors import CheckpointError
 from tts.build import tokenizer_check
 from tts.build.tokenizer import Tokenizer
-from tts.build.tokenizer_worker import MAX_TOKENS
+from tts.build.tokenizer_check import MAX_TOKENS
 
 PADDING = {
     "strategy": {"Fixed": 100_000_000},
@@ -139,7 +139,7 @@ def test_a_pattern_that_takes_exponential_time_is_refused(tmp_path, pattern):
 
 def try_with(monkeypatch, folder, change):
     """Have files tried by a worker in which a line has changed something."""
-    lines = ("import tts.build.tokenizer_worker as worker", change, "worker.serve(worker._load)")
+    lines = ("import tts.build.tokenizer_check as worker", change, "worker.serve(worker._load)")
     (folder / "changed_worker.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(folder)
     start = partial(tokenizer_check.WorkerProcess, "changed_worker")

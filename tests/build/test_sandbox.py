@@ -16,7 +16,7 @@ from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
 from tts.base.errors import ConfigError
 from tts.build.sandbox import NO_LIMIT, Failure, find_bubblewrap
 from tts.build.sandbox import sandbox as module
-from tts.build.sandbox.system_calls import CLONE, REFUSED
+from tts.build.sandbox.bubblewrap import CLONE, REFUSED
 
 COLUMN = int(platform.machine() == "aarch64")
 

@@ -15,6 +15,6 @@
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | chat_template | rendering a chat template, in a process with limits |
 | sandbox/ | programs that execute what a model wrote |
-| tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
+| tokenizer_check | trying a tokenizer.json, in a process with limits |
 | nvidia | the NVIDIA GPUs of this machine |
 """

@@ -13,7 +13,7 @@ from rich.text import Text
 from tts.base.machine_limits import MemoryLimit
 from tts.build.openvino.memory import MIB, HostMemoryPlan, gib
 from tts.build.spec import Deployment, Role
-from tts.build.started.engine import Budget
+from tts.build.started.engines import Budget
 from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan
 
 from .console import Sheet

@@ -15,8 +15,7 @@ from tts.build.spec import VerifierSpec
 from tts.build.spec.critique import CritiqueSpec, VerdictSpec
 from tts.build.spec.critique_presets import PRESETS
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifiers.critique import critic
-from tts.build.verifiers.verdict import reader
+from tts.build.verifiers.critique import critic, reader
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

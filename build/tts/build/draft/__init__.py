@@ -6,8 +6,7 @@ config.json of its checkpoints, as they always do.
 | module | job |
 |---|---|
 | facts | `Machine`, `CompiledModel`, `ServedModel`, `Choices`: what a draft is made from |
-| values | `drafted`: the deployment, with values that suit models and machine |
-| fit | precision, placement and KV pools that fit this machine, by the memory plans |
+| values | `drafted`: the deployment, with values and sizes that suit models and machine |
 | text | `as_text`: the file, by deployment.yaml.j2, which explains each field |
 """
 

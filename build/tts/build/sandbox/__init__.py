@@ -3,9 +3,8 @@
 | module | job |
 |---|---|
 | sandbox | `Sandbox`: what a program sees and may use; runs one, and says how it ended |
-| bubblewrap | how it is called here, tried once |
+| bubblewrap | how it is called here, tried once; the system calls that a program does without |
 | inside | the program's parent, inside: its limits, and the end of all that it started |
-| system_calls | the system calls that it does without |
 """
 
 from .bubblewrap import find_bubblewrap

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from tts.base.errors import ConfigError
 
 from ..spec import Deployment, Role, Scores
-from .engine import Budget, Options, Start
-from .engines import ENGINES
+from .engines import ENGINES, Budget, Options, Start
 from .memory import budgets, judge_of, own_head, sequences_of, tokens_of
 
 

@@ -51,8 +51,7 @@ from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import MemoryPlan, plan_memory, whole_blocks
 from ..tensorrt.model_shape import config_of, known_model
 from ..verifiers.head import Head, head_of
-from .engine import Budget, Engine
-from .engines import ENGINES
+from .engines import ENGINES, Budget, Engine
 
 WORKSPACE = int(0.50 * GIB)
 """cuBLAS and attention workspaces of one rank: a guess, until it is measured."""
