@@ -1,7 +1,7 @@
 """Write the reference pages that follow from the code, such as that of the command line.
 
-`scripts/run reference` writes docs/reference/cli.md, deployment.md, exit-codes.md, json-output.md
-and json-output.schema.json. With --check it fails if one of them would change, as a test has it.
+`scripts/run reference` writes docs/reference/cli.md, deployment.md and json-output.schema.json.
+With --check it fails if one of them would change, as a test has it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -55,7 +56,10 @@ Rows = list[list[str]]
 
 _WRITTEN = "<!-- Written by `scripts/run reference`; do not edit. -->"
 _SCHEMA = "json-output.schema.json"
-_UNBOUNDED = 10**9
+_OPTION = re.compile(r"^\* `-.*$", re.M)
+_BRIEF = 12
+"""An option of up to so many words is repeated by each command that has it."""
+_UNBOUNDED = 10**5
 """A limit from here on is one of the machine, which nobody meets."""
 
 
@@ -64,30 +68,49 @@ def pages() -> dict[str, str]:
     return {
         "cli.md": command_line(),
         "deployment.md": deployment_file(),
-        "json-output.md": json_output(),
         _SCHEMA: json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n",
-        "exit-codes.md": exit_codes(),
     }
 
 
 def command_line() -> str:
     """Every command that `tts --help` shows, as typer documents it, by the panels of the help."""
     program: Any = get_command(app)
+    panels: dict[str, list[str]] = {}
+    for name, command in program.commands.items():
+        if not command.hidden:
+            panels.setdefault(command.rich_help_panel, []).extend(_commands(name, command))
+    options = Counter(
+        line for each in panels.values() for text in each for line in _OPTION.findall(text)
+    )
+    common = {line for line, uses in options.items() if uses > 1 and len(line.split()) > _BRIEF}
     parts = [
         "# Command line",
         _WRITTEN,
         "`tts COMMAND --help` prints the same. DEPLOYMENT is a deployment file or the name of a "
         "bundled one, such as `demo`; RUN is a run folder. Commands with results take `--json` "
-        "and print one document, for programs: [JSON output](json-output.md). `tts --quiet` "
+        "and print one document, for programs: [JSON output](#json-output). `tts --quiet` "
         "prints results and errors only, `tts --verbose` also log messages and tracebacks.",
     ]
-    panels: dict[str, list[str]] = {}
-    for name, command in program.commands.items():
-        if not command.hidden:
-            panels.setdefault(command.rich_help_panel, []).extend(_commands(name, command))
     for panel, commands in panels.items():
-        parts += [f"## {panel}", *commands]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {panel}", *(_refer(text, common) for text in commands)]
+    parts += ["## Options of several commands", "\n".join(sorted(common))]
+    return "\n\n".join([*parts, *exit_codes(), *json_output()]) + "\n"
+
+
+def _refer(text: str, common: set[str]) -> str:
+    """A command's text, with its common options as one line that leads to where they stand."""
+    names = [f"`{_name(line)}`" for line in _OPTION.findall(text) if line in common]
+    kept = [line for line in text.split("\n") if line not in common]
+    if names:
+        last = max(i for i, line in enumerate(kept) if line.startswith(("* ", "**Options")))
+        line = f"* {', '.join(names)}: [as for other commands](#options-of-several-commands)"
+        kept.insert(last + 1 if kept[last].startswith("* ") else last + 2, line)
+    return "\n".join(kept)
+
+
+def _name(option: str) -> str:
+    """The long name in an option's line."""
+    return "--" + option.partition("--")[2].partition("`")[0].split()[0]
 
 
 def _commands(name: str, command: Any) -> Iterator[str]:
@@ -129,23 +152,24 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
         (VerifierCommand,),
     ),
     ("execution", "", (ExecutionSpec,)),
+    ("generator and verifier", "Fields of every model.", (RoleSpec,)),
     (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",
-        (EngineSpec, RoleSpec),
+        (EngineSpec,),
     ),
     (
         "generator and verifier, started",
         "A section whose target is vllm, sglang, llama.cpp or trtllm-serve, its own or that of the "
         "file: a server that is started for the deployment. `tts plan` sizes it, and prints its "
         "command line.",
-        (StartedSpec, RoleSpec),
+        (StartedSpec,),
     ),
     (
         "generator and verifier, on a server of their own",
         "A section with `url` names an engine that already runs: vLLM, SGLang, llama.cpp or "
         "trtllm-serve.",
-        (RemoteSpec, RoleSpec),
+        (RemoteSpec,),
     ),
     ("generator.kv_cache, verifier.kv_cache", "", (KvCache,)),
     ("generator.tensorrt, verifier.tensorrt", "", (TensorRTEngine,)),
@@ -171,19 +195,22 @@ def deployment_file() -> str:
         "`tts lint DEPLOYMENT` checks it. Sizes are in tokens unless the description says "
         "otherwise. An unknown field is an error.",
     ]
-    common = {name for each in (EngineSpec, RoleSpec, RemoteSpec) for name in each.model_fields}
+    kinds = (EngineSpec, StartedSpec, RemoteSpec)
+    common = {name for each in (*kinds, RoleSpec) for name in each.model_fields}
     for heading, text, models in _SECTIONS:
         parts += [f"## {heading}", text or _line(inspect.getdoc(models[0]) or "")]
         rows: dict[str, list[str]] = {}
         for model in models:
             schema = model.model_json_schema()
             for name, field in schema["properties"].items():
-                if models[0] not in (GeneratorSpec, VerifierSpec) or name not in common:
-                    required = name in schema.get("required", ())
-                    text = _line(field_doc(name, model))
-                    rows.setdefault(name, [f"`{name}`", _type(field), _default(field), text])
-                    rows[name][2] = "required" if required else rows[name][2]
-        parts.append(_table(["field", "type", "default", "description"], list(rows.values())))
+                if models[0] in (GeneratorSpec, VerifierSpec) and name in common:
+                    continue
+                if models[0] in kinds and name in RoleSpec.model_fields:
+                    continue
+                default = "required" if name in schema.get("required", ()) else _default(field)
+                kind = _type(field) + (f" ({default})" if default else "")
+                rows[name] = [f"`{name}`", kind, _line(field_doc(name, model))]
+        parts.append(_table(["field", "type (default)", "description"], list(rows.values())))
     parts += [
         "## Bundled deployments",
         "Every command takes the names that `tts list deployments` prints: the files in "
@@ -203,15 +230,15 @@ def _type(schema: dict[str, Any]) -> str:
     """A JSON Schema in words, with its limits."""
     if kinds := schema.get("anyOf", schema.get("oneOf")):
         words = [_type(each) for each in kinds if each.get("type") != "null"]
-        return " or ".join(dict.fromkeys(words))
+        return _either(dict.fromkeys(words))
     if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return " or ".join(f"`{choice}`" for choice in choices)
+        return _either(f"`{choice}`" for choice in choices)
     if "items" in schema:
         return f"list of {_type(schema['items'])}"
     if "additionalProperties" in schema:
         return "mapping"
     names = {
-        "boolean": "`true` or `false`",
+        "boolean": "boolean",
         "string": "path" if "path" in schema.get("format", "") else "text",
         None: "section",
     }
@@ -224,29 +251,30 @@ def _type(schema: dict[str, Any]) -> str:
     return kind if low is None else f"{kind}, at least {low:,}"
 
 
-def json_output() -> str:
+def _either(words: Iterable[str]) -> str:
+    """Alternatives in words: a, b or c."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def json_output() -> list[str]:
     """What commands print with --json, in words; the schema says the rest."""
     rows = [
         [f"`{command}`", "an array of these: " * (kind is not document) + _about(kind)]
         for command, document in DOCUMENTS.items()
         for kind in [document, *get_args(document)][-1:]
     ]
-    parts = [
-        "# JSON output",
-        _WRITTEN,
+    return [
+        "## JSON output",
         "With `--json` a command prints one JSON document on stdout and everything else on "
-        "stderr. Exit codes are [the same](exit-codes.md). Every field is always there; null: "
-        "missing, unknown or not a number. Fields may be added; a name changes only with a new "
-        "version, and the changelog says so. Times are in seconds (`_s`), sizes in bytes "
-        "(`_bytes`), shares from 0 to 1.",
+        "stderr. Every field is always there; null: missing, unknown or not a number. Fields may "
+        "be added; a name changes only with a new version, and the changelog says so. Times are "
+        "in seconds (`_s`), sizes in bytes (`_bytes`), shares from 0 to 1. "
         f"[{_SCHEMA}]({_SCHEMA}) is the JSON Schema of every document, with a description of "
-        "each field: the document of `tts solve` is at `documents`, `tts solve`. Validators and "
-        "code generators read it.",
+        "each field: that of `tts solve` is at `documents`, `tts solve`; that of an error at "
+        "`error`.",
         _table(["command", "document"], rows),
-        "## Errors",
-        f"`error` in the schema. {_about(ERROR)}",
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
@@ -308,24 +336,20 @@ _CODES = {
 }
 
 
-def exit_codes() -> str:
+def exit_codes() -> list[str]:
     """The exit codes of commands, and which errors of the Python API have them."""
     names: dict[int, list[str]] = {code: [] for code in sorted(_CODES)}
     for name, error in vars(errors).items():
         if isinstance(error, type) and issubclass(error, errors.TtsError):
             names[error.exit_code].append(f"`{name}`")
+    names[1] = ["every other `TtsError`"]
     codes = [[str(code), _CODES[code], ", ".join(names[code])] for code in names]
-    parts = [
-        "# Exit codes",
-        _WRITTEN,
-        "Errors go to stderr as one sentence or more, followed by what to do about it. Only an "
-        "internal error has a traceback, and it is kept in a file. With `--json` the error is "
-        "also a [document on stdout](json-output.md#errors).",
-        _table(["exit code", "meaning", "errors of this kind in Python"], codes),
-        "Errors in Python derive from `tts.TtsError`: `message` and `hint` are their two parts, "
-        "`exit_code` is what a command returns for them, and `help(ERROR)` says more.",
+    return [
+        "## Exit codes",
+        _table(["exit code", "meaning", "errors in Python"], codes),
+        "Errors go to stderr: what went wrong, then what to do about it (`message` and `hint` of "
+        "a `tts.TtsError`).",
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _line(text: str) -> str:

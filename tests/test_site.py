@@ -14,8 +14,8 @@ def test_it_builds_without_a_broken_link_or_anchor(tmp_path):
     first = (site / "index.html").read_text()
     assert 'href="start/first-search/"' in first
     assert 'src="images/search-tree.png"' in first
-    memory = (site / "explanation" / "memory" / "index.html").read_text()
-    assert "../../benchmarks/#" in memory
+    tune = (site / "guides" / "tune" / "index.html").read_text()
+    assert "../../benchmarks/#" in tune
     works = (site / "explanation" / "how-it-works" / "index.html").read_text()
     assert 'class="mermaid"' in works
     assert "scripts/" not in re.findall(r'href="([^"]*)"', works)

@@ -17,7 +17,7 @@ def test_a_plan_explains_itself_as_the_page_shows(home):
         assert words in done.out
     assert re.search(r"^[WAXGV.]{72}$", done.out, re.MULTILINE)
     assert not home.exists()
-    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "memory.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tune.md"
     shown = "\n".join(line.rstrip() for line in done.out.strip().splitlines())
     of_gpus, _, _ = shown.partition("\n\n┏━━━━━━━━━━━━━━━━━━━━━━━━━┳")
     assert len(of_gpus) < len(shown), "the tables of engines follow that of the GPUs"

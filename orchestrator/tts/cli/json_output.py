@@ -21,7 +21,7 @@ class CommandError:
     """Why a command failed."""
 
     kind: str
-    """The error's name (docs/reference/exit-codes.md); UsageError: the command line is wrong."""
+    """The error (docs/reference/cli.md#exit-codes); UsageError: the command line is wrong."""
     message: str
     """A sentence: the mistake, and its place."""
     hint: str | None = None

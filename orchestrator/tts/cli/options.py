@@ -65,7 +65,7 @@ VerifierOption = Annotated[
 JsonOption = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print one JSON document, for programs (docs/reference/json-output.md)."
+        "--json", help="Print one JSON document, for programs (docs/reference/cli.md#json-output)."
     ),
 ]
 

@@ -68,8 +68,8 @@ ParametersOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2; of "
-        "several, every strategy that has it gets it.",
+        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
+        "several strategies, it goes to each one that has this parameter.",
     ),
 ]
 
@@ -78,9 +78,8 @@ _Budget = Annotated[
     typer.Option(
         "--budget-tokens",
         min=1,
-        help="Generated tokens of a problem, critiques included, prompts not. For many problems "
-        "without --n the mean, to which n is fitted on a few (auto shares it out by itself); else "
-        "a limit, at which the best answer so far counts.",
+        help="Generated tokens of a problem, critiques included. In bench without --n: an average "
+        "per problem, by which n is chosen. Otherwise: a hard limit per problem.",
         show_default="no limit",
     ),
 ]
@@ -90,8 +89,8 @@ _Deadline = Annotated[
         "--deadline",
         min=0,
         metavar="SECONDS",
-        help="From the start of a problem; then its best answer so far counts. Two runs need not "
-        "agree.",
+        help="Stop each problem after so many seconds and take its best answer so far. Results "
+        "then depend on speed.",
         show_default="no limit",
     ),
 ]

@@ -15,7 +15,7 @@ CPU's kernels; then the host gives the mapping back (tts.engines.pipeline). What
 - *process*: Python, OpenVINO and the graph in the engine's process, Python in that of its Triton
   model, each with its part of what processes share. Measured.
 
-docs/explanation/memory.md compares it with what was measured.
+benchmarks/README.md compares it with what was measured.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def memory_by_split(spec: Deployment, memory: PairMemory) -> Measurement:
             if size
         ]
     notes = [
-        "From the memory plan (docs/explanation/memory.md): the KV memory is what both pools take."
+        "From the memory plan (docs/guides/tune.md#memory): the KV memory is what both pools take."
     ]
     return Measurement("memory-by-split", rows, "modelled", notes)
 
