@@ -21,9 +21,9 @@ from tts.endpoints.streaming import NewTokens, StreamingGenerator
 from tts.gateway.call import Service, Settings
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, answer, bind
-from tts.gateway.observability import Recorder
+from tts.gateway.observability.recorder import Recorder
 from tts.gateway.output.generation import TextGenerator
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 from tts.session import AsyncSession
 
 OBJECT = '{"value": 42, "unit": "m"}'

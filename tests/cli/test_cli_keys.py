@@ -7,7 +7,7 @@ from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import Keyring
+from tts.gateway.safety.keys import Keyring
 
 
 def test_a_key_is_printed_once_alone_on_stdout_works_and_is_revoked():

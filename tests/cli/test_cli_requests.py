@@ -7,9 +7,10 @@ import pytest
 from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
-from tts.gateway.observability import Recorder
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import KeyLimits, KeyStore
+from tts.gateway.observability.recorder import Recorder
+from tts.gateway.safety.keys import KeyStore
+from tts.gateway.safety.limits import KeyLimits
 
 PROMPT = 'Was,\n"wäre"?'
 

@@ -19,8 +19,8 @@ from tts.cli import tune
 from tts.cli.documents.index import DOCUMENTS
 from tts.cli.json_output import plain
 from tts.gateway.database import database_file
-from tts.gateway.observability import Recorder
 from tts.gateway.observability.ledger import Ledger
+from tts.gateway.observability.recorder import Recorder
 from tts.lab.study.study_plan import limits_digest
 from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import Measured

@@ -8,7 +8,8 @@ from tests.end_to_end.commands import Tts
 from tests.end_to_end.gateways import gateway, reply
 from tests.reports.page.test_browser import CHROMIUM, QUIET
 
-from tts.gateway.safety import KeyLimits, KeyStore
+from tts.gateway.safety.keys import KeyStore
+from tts.gateway.safety.limits import KeyLimits
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.server

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 from tts.endpoints.streaming import NewTokens
 from tts.gateway.app import App
 from tts.gateway.call import Service, Settings
-from tts.gateway.observability import Recorder
+from tts.gateway.observability.recorder import Recorder
 from tts.gateway.output.generation import TextGenerator
-from tts.gateway.safety import ApiKey, FilterChain, KeyLimits
+from tts.gateway.safety.filters import FilterChain
+from tts.gateway.safety.keys import ApiKey
+from tts.gateway.safety.limits import KeyLimits
 from tts.session import AsyncSession
 
 CHAT, TEXT, RESPONSES, POOLING = (

@@ -7,7 +7,7 @@ import pytest
 from tts.base.errors import Terminated
 from tts.gateway import draining
 from tts.gateway.draining import Drain
-from tts.gateway.observability import ServedRequest
+from tts.gateway.observability.record import ServedRequest
 
 
 @pytest.fixture(autouse=True)

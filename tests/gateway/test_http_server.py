@@ -15,7 +15,7 @@ from tts.gateway import connections
 from tts.gateway.connections import HttpServer
 from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, _check_tls, answer, bind
-from tts.gateway.observability import Recorder
+from tts.gateway.observability.recorder import Recorder
 
 
 def served(work, app, max_connections=100):

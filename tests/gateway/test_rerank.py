@@ -4,7 +4,8 @@ import pytest
 from tests.gateway.in_process import KEY, key_ring
 
 from tts.gateway.openai.requests import MAX_SCORES
-from tts.gateway.safety import FilterChain, KeyLimits
+from tts.gateway.safety.filters import FilterChain
+from tts.gateway.safety.limits import KeyLimits
 from tts.session import Session
 
 QUESTION = "Compute 2 + 2."

@@ -12,9 +12,11 @@ from tts.base.errors import ConfigError
 from tts.gateway import http_server
 from tts.gateway.app import App
 from tts.gateway.http_server import _names
-from tts.gateway.observability import Recorder, read_requests
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import KeyLimits, KeyStore
+from tts.gateway.observability.record import read_requests
+from tts.gateway.observability.recorder import Recorder
+from tts.gateway.safety.keys import KeyStore
+from tts.gateway.safety.limits import KeyLimits
 from tts.session import AsyncSession
 
 ASKED = [{"role": "user", "content": "Compute 1 + 1."}]

@@ -22,7 +22,8 @@ from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MAX_MESSAGE, MAX_QUOTE
 from tts.gateway.openai.requests import MAX_SCORES
-from tts.gateway.safety import FilterChain, KeyLimits
+from tts.gateway.safety.filters import FilterChain
+from tts.gateway.safety.limits import KeyLimits
 from tts.prompting import Models
 from tts.search import quantise
 from tts.session import AsyncSession, Session

@@ -8,9 +8,10 @@ from tests.gateway.in_process import CHAT, KEY, Kept, key_ring
 
 from tts.endpoints.shaping import Shaping
 from tts.gateway.answer import completions
-from tts.gateway.observability import Recorder
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import KeyLimits, read_usage
+from tts.gateway.observability.recorder import Recorder
+from tts.gateway.safety.limits import KeyLimits
+from tts.gateway.safety.usage import read_usage
 
 PLAIN = {"model": "tiny", "messages": [{"role": "user", "content": "Compute 2 + 2."}]}
 TOOL = {"type": "function", "function": {"name": "add"}}

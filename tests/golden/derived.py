@@ -34,10 +34,10 @@ from tts.engines.wire import EBNF, Guide
 from tts.fleet import connecting
 from tts.fleet.endpoints import endpoints_on
 from tts.fleet.replicas import EnginePair, Replicas
-from tts.gateway.observability import ServedRequest
+from tts.gateway.observability.record import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.output.generation import Sampling, TextGenerator
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer

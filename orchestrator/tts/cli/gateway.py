@@ -10,7 +10,7 @@ import typer
 from tts.fleet.routing.policies import PolicyName
 from tts.gateway import process
 from tts.gateway.draining import Drain
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 from tts.reports.progress import ProgressLines
 from tts.session.event_loop import interruptible
 from tts.session.function_files import load_all, source_of

@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from tts.gateway.database import database_file
-from tts.gateway.safety import ApiKey, KeyLimits, KeyStore
+from tts.gateway.safety.keys import ApiKey, KeyStore
+from tts.gateway.safety.limits import KeyLimits
 from tts.reports.console import Sheet, consoles, say, table
 
 from .json_output import print_json

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from tts.gateway.database import database_file
 from tts.gateway.observability.record import ServedRequest, as_json_lines, read_requests
-from tts.gateway.safety import KeyStore
+from tts.gateway.safety.keys import KeyStore
 from tts.reports.console import Sheet, consoles, table
 
 from .completion import deployments

@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 
 from tts.gateway.database import database_file
-from tts.gateway.safety import KeyStore, read_usage
-from tts.gateway.safety.usage import COUNTS, totals
+from tts.gateway.safety.keys import KeyStore
+from tts.gateway.safety.usage import COUNTS, read_usage, totals
 from tts.reports.console import Sheet, consoles, say, table
 
 from .json_output import print_json

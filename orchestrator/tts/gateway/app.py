@@ -106,8 +106,7 @@ class App:
                 await _fail(exchange, error)
             finally:
                 if exchange.admission:
-                    tokens = record.prompt_tokens + record.answer_tokens + record.search_tokens
-                    exchange.admission.end(time.monotonic_ns(), tokens)
+                    exchange.admission.end(time.monotonic_ns(), record.spent_tokens)
                 service.recorder.end(record)
 
     async def _answer(self, path: str, exchange: Exchange) -> None:
@@ -189,7 +188,9 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
     else:
         logger.error("a request to %s failed", record.endpoint, exc_info=error)
         reported = internal_error()
-    record.outcome, record.error = _outcome(reported), reported.code or reported.type
+    by_status: Outcome = "failed" if reported.status >= 500 else "refused"
+    record.outcome = _OUTCOMES.get(reported.code, by_status)
+    record.error = reported.code or reported.type
     if exchange.disconnected:
         return
     if exchange.streaming:
@@ -200,14 +201,12 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
         await exchange.respond(reported.body(), reported.status)
 
 
-def _outcome(error: ApiError) -> Outcome:
-    if error.code == "content_filter":
-        return "filtered"
-    if error.code == "deadline_exceeded":
-        return "deadline"
-    if error.code == DRAINING:
-        return "refused"
-    return "failed" if error.status >= 500 else "refused"
+_OUTCOMES: dict[str | None, Outcome] = {
+    "content_filter": "filtered",
+    "deadline_exceeded": "deadline",
+    DRAINING: "refused",
+}
+"""Outcomes by an error's code; of all other errors the status says."""
 
 
 ANY = "*"

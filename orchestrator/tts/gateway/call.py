@@ -15,12 +15,15 @@ from tts.strategies.catalog import strategy_names
 
 from .draining import Drain
 from .exchange import Exchange
-from .observability import Recorder, ServedRequest
+from .observability.record import ServedRequest
+from .observability.recorder import Recorder
 from .openai.errors import ApiError, quoted
 from .openai.requests import ModelRequest, TokenRequest, read_request
 from .output.generation import TextGenerator
 from .output.running_searches import RunningSearches
-from .safety import NOTHING, FilterChain, Keyring, Limiter, Refusal
+from .safety.filters import FilterChain
+from .safety.keys import Keyring
+from .safety.limits import Limiter, Refusal
 
 MAX_BODY = 4 << 20
 
@@ -113,13 +116,11 @@ class Call(Generic[R_co]):
         """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
         exchange, service = self.exchange, self.service
         if (key := exchange.key) is not None:
-            budgets = key.limits.has_budget
-            spending = service.recorder.spending_of(key.id) if budgets else NOTHING
             admitted = service.limiter.admit(
                 *(key.id, key.limits, time.monotonic_ns()),
                 tokens=tokens,
                 search=search,
-                spending=spending,
+                spending=service.recorder.spending_of(key.id),
             )
             exchange.admission = _require(admitted, exchange)
             exchange.extra_headers += admitted.headers

@@ -219,7 +219,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def _cancel_alarm(self) -> None:
         if self._alarm:
             self._alarm.cancel()
-            self._alarm = None
 
     def _linger(self) -> None:
         """Let the client see the answer to a request that has not come to its end."""
@@ -253,4 +252,3 @@ class LimitedProtocol(HttpToolsProtocol):
     def _cancel_unread(self) -> None:
         if self._unread:
             self._unread.cancel()
-            self._unread = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from tts.base.errors import Terminated
 
-from .observability import ServedRequest
+from .observability.record import ServedRequest
 from .openai.errors import ApiError
 
 GRACE_S = 30.0

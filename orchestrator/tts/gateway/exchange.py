@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from .observability import ServedRequest
+from .observability.record import ServedRequest
 from .openai.errors import ApiError, bad_request
-from .safety import Admitted, ApiKey
+from .safety.keys import ApiKey
+from .safety.limits import Admitted
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]

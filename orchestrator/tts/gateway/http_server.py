@@ -44,10 +44,13 @@ from .connections import SEND_BUFFER, HttpServer
 from .database import DatabaseUnusable, database_file
 from .draining import Drain
 from .named_servers import NamedServers, follow
-from .observability import Recorder, telemetry_of
 from .observability.ledger import Ledger
+from .observability.recorder import Recorder
+from .observability.telemetry import telemetry_of
 from .output.generation import TextGenerator
-from .safety import ApiKey, FilterChain, Keyring, Limiter
+from .safety.filters import FilterChain
+from .safety.keys import ApiKey, Keyring
+from .safety.limits import Limiter
 
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""

@@ -13,6 +13,7 @@ score of its last step, given the steps before it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,7 @@ from .openai.errors import bad_request
 from .openai.requests import (
     MAX_SCORES,
     DetokenizeRequest,
+    ModelRequest,
     PoolingRequest,
     RerankRequest,
     TokenizeRequest,
@@ -50,32 +52,36 @@ from .openai.requests import (
 
 async def pooling(call: Call[PoolingRequest]) -> None:
     """Score the steps of a chat's last message."""
-    service, record = call.service, call.record
-    problem, calls = await _score_calls(service, call.request)
-    tokens = len(calls[-1].input_ids)
-    call.admit(tokens)
-    record.prompt_tokens = record.verifier_tokens = tokens
-    record.t2 = time.monotonic()
-    results = await service.session.score_calls(calls)
-    scores = [result.score for result in results]
-    record.search_tokens = new_tokens = sum(result.tokens for result in results)
-    record.t3 = record.t4 = time.monotonic()
-    probability = probability_of(service.deployment, scores[-1])
+    deployment = call.service.deployment
+    problem, calls = await _score_calls(call.service, call.request)
+    scores, usage = await _scores(call, calls, len(calls[-1].input_ids))
+    probability = probability_of(deployment, scores[-1])
     data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
-        "id": record.id,
+        "id": call.record.id,
         "object": "list",
         "created": int(time.time()),
         "model": call.request.model,
         "data": [{"index": 0, "object": "pooling", "data": data}],
-        "usage": {
-            "prompt_tokens": tokens,
-            "completion_tokens": new_tokens,
-            "total_tokens": tokens + new_tokens,
-        },
-        "tts": {"warnings": doubts(service.deployment, problem.question, scores[-1], probability)},
+        "usage": usage,
+        "tts": {"warnings": doubts(deployment, problem.question, scores[-1], probability)},
     }
     await call.exchange.respond(msgspec.json.encode(body))
+
+
+async def _scores(
+    call: Call[ModelRequest], calls: Sequence[ScoreCall], tokens: int
+) -> tuple[list[float], dict[str, int]]:
+    """The scores of calls, whose prompt tokens are charged to the key, and the usage."""
+    record = call.record
+    call.admit(tokens)
+    record.prompt_tokens = record.verifier_tokens = tokens
+    record.t2 = time.monotonic()
+    results = await call.service.session.score_calls(calls)
+    record.t3 = record.t4 = time.monotonic()
+    record.search_tokens = new = sum(result.tokens for result in results)
+    usage = {"prompt_tokens": tokens, "completion_tokens": new, "total_tokens": tokens + new}
+    return [result.score for result in results], usage
 
 
 async def _score_calls(
@@ -110,7 +116,7 @@ async def _score_calls(
 
 async def rerank(call: Call[RerankRequest]) -> None:
     """Score the answers, and list them best first."""
-    service, request, record = call.service, call.request, call.record
+    service, request = call.service, call.request
     texts = [each if isinstance(each, str) else each.text for each in request.documents]
     models = service.session.models
     if reads := models.dialogue or models.critic:
@@ -131,34 +137,15 @@ async def rerank(call: Call[RerankRequest]) -> None:
         ],
     )
     tokens = sum(len(each.input_ids) for each in calls)
-    record.prompt_tokens = record.verifier_tokens = tokens
-    call.admit(tokens)
-    record.t2 = time.monotonic()
-    results = await service.session.score_calls(calls)
-    record.search_tokens = new_tokens = sum(result.tokens for result in results)
-    record.t3 = record.t4 = time.monotonic()
-    order = sorted(range(len(results)), key=lambda place: (-results[place].score, place))
-    body = {
-        "id": record.id,
-        "model": request.model,
-        "results": [
-            _result(
-                place, results[place].score, answers[place] if request.return_documents else None
-            )
-            for place in order[: request.top_n]
-        ],
-        "usage": {
-            "prompt_tokens": tokens,
-            "completion_tokens": new_tokens,
-            "total_tokens": tokens + new_tokens,
-        },
-    }
+    scores, usage = await _scores(call, calls, tokens)
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    results: list[dict[str, Any]] = []
+    for place in order[: request.top_n]:
+        results.append({"index": place, "relevance_score": significant(scores[place])})
+        if request.return_documents:
+            results[-1]["document"] = {"text": answers[place]}
+    body = {"id": call.record.id, "model": request.model, "results": results, "usage": usage}
     await call.exchange.respond(msgspec.json.encode(body))
-
-
-def _result(place: int, score: float, text: str | None) -> dict[str, Any]:
-    document = {} if text is None else {"document": {"text": text}}
-    return {"index": place, "relevance_score": significant(score), **document}
 
 
 async def tokenize(call: Call[TokenizeRequest]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tts.base.errors import ContentBlocked
 from tts.gateway.answer.prompts import LONG, filtered
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 
 RULES = "- {term: forbidden, action: redact}\n- {term: poison}\n"
 

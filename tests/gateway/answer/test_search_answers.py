@@ -16,7 +16,7 @@ from tests.gateway.in_process import (
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.streaming import NewTokens
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3."}
 ANSWER = r"First 2 + 3. Observation: it is \boxed{5}."

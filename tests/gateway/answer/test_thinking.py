@@ -9,7 +9,7 @@ from tests.prompting.test_writing import THINKS, thinking_folder
 
 from tts.build.spec.thinking import ThinkingSpec
 from tts.build.tokenizer import Tokenizer
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 1 + 1."}
 THOUGHT = "\nAdd 1 and 1.\n\n\\boxed{9}? 5\n"

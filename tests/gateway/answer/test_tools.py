@@ -8,7 +8,7 @@ from tests.gateway.in_process import CHAT, choice_of
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import EBNF
 from tts.gateway.answer.structured import schema_guide
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 from tts.gateway.tools.forms import HERMES, LLAMA, MISTRAL, MISTRAL_ARGS, OWN
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tts.gateway import observability
-from tts.gateway.observability import Recorder, read_requests
 from tts.gateway.observability.ledger import SEES_CHANGES_S, Ledger
-from tts.gateway.safety import KeyLimits, Keyring, KeyStore
+from tts.gateway.observability.record import read_requests
+from tts.gateway.observability.recorder import Recorder
+from tts.gateway.safety.keys import Keyring, KeyStore
+from tts.gateway.safety.limits import KeyLimits
 
 FILE = Path(observability.__file__).with_name("grafana_dashboard.json")
 DASHBOARD = json.loads(FILE.read_text(encoding="utf-8"))

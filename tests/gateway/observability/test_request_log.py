@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tts.gateway.observability import ServedRequest, ledger, read_requests
+from tts.gateway.observability import ledger
 from tts.gateway.observability import record as request_log
 from tts.gateway.observability.ledger import Ledger
+from tts.gateway.observability.record import ServedRequest, read_requests
 from tts.gateway.observability.recorder import Writer
 
 NOW = time.time()
@@ -199,7 +200,7 @@ ENDLESS = """
 import sys, time
 from pathlib import Path
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.observability import Recorder
+from tts.gateway.observability.recorder import Recorder
 
 recorder = Recorder(Ledger(Path(sys.argv[1])))
 while True:

@@ -4,8 +4,9 @@ import pytest
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
 from tts.base.errors import ConfigError
-from tts.gateway.observability import Recorder, ServedRequest, telemetry_of
-from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES
+from tts.gateway.observability.record import ServedRequest
+from tts.gateway.observability.recorder import Recorder
+from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES, telemetry_of
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ from tts.base.errors import EndpointUnavailable
 from tts.endpoints.streaming import NewTokens
 from tts.engines.wire import EBNF, Guide
 from tts.fleet.replicas import EnginePair, Replicas
-from tts.gateway.observability import ServedRequest
+from tts.gateway.observability.record import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.output.generation import Sampling, TextGenerator
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety.filters import FilterChain
 from tts.prompting import Models
 
 LETTERS = list(range(40, 60))

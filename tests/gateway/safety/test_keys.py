@@ -13,8 +13,8 @@ import pytest
 
 from tts.base.errors import ConfigError
 from tts.gateway.database import DatabaseUnusable, database, database_file
-from tts.gateway.observability import read_requests
 from tts.gateway.observability.ledger import Ledger
+from tts.gateway.observability.record import read_requests
 from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore
 from tts.gateway.safety.limits import KeyLimits
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.gateway.observability import ServedRequest
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.safety import KeyLimits, Limiter, Refusal, Spending
+from tts.gateway.observability.record import ServedRequest
+from tts.gateway.safety.limits import KeyLimits, Limiter, Refusal, Spending
 from tts.gateway.safety.usage import read_usage, totals
 
 

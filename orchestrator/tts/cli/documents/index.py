@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tts.gateway.safety import ApiKey, DailyUsage
+from tts.gateway.safety.keys import ApiKey
+from tts.gateway.safety.usage import DailyUsage
 from tts.runs.groups import ListedRun
 
 from ..json_output import ErrorDocument

@@ -25,7 +25,7 @@ from tts.search import significant
 from tts.session import Step
 
 from ..call import Call
-from ..observability import ServedRequest
+from ..observability.record import ServedRequest
 from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, usage_of
 from ..openai.errors import too_late
 from ..openai.messages import ToolCall
@@ -55,10 +55,6 @@ class _Ballot:
     verifier_tokens: int
     verifier_calls: int
     seconds: float
-
-    @property
-    def winner(self) -> DrawnAnswer:
-        return self.candidates[self.vote.winner]
 
 
 async def answer_by_candidates(
@@ -242,7 +238,7 @@ def _answer(
     generated: int,
 ) -> AnswerPart:
     """The chosen candidate as an answer; `generated`: the tokens of all of them."""
-    record, winner = call.record, ballot.winner
+    record, winner = call.record, ballot.candidates[ballot.vote.winner]
     others = generated - winner.tokens
     record.answer_tokens, record.search_tokens = winner.tokens, others
     record.verifier_tokens = ballot.verifier_tokens

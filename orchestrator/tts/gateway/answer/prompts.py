@@ -36,7 +36,7 @@ from ..call import Call
 from ..openai.errors import ApiError, bad_request, quoted
 from ..openai.messages import ChatMessage
 from ..openai.requests import ChatRequest, Request, TemplatedRequest, TokenizeRequest
-from ..safety import FilterChain
+from ..safety.filters import FilterChain
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""

@@ -8,16 +8,3 @@
 | `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans for an OpenTelemetry collector |
 """
-
-from .record import STAGES, ServedRequest, read_requests
-from .recorder import Recorder
-from .telemetry import Telemetry, telemetry_of
-
-__all__ = [
-    "STAGES",
-    "Recorder",
-    "ServedRequest",
-    "Telemetry",
-    "read_requests",
-    "telemetry_of",
-]

@@ -6,7 +6,7 @@ Values of labels are names that are served here, and words of ours: no client ca
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from prometheus_client import (
@@ -40,53 +40,35 @@ class GatewayMetrics(Collector):
         self.registry = registry = CollectorRegistry()
         self._going_on = going_on
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry)
+
+        def histogram(
+            name: str, about: str, labels: Sequence[str], buckets: Sequence[float]
+        ) -> Histogram:
+            return Histogram(name, about, labels, buckets=buckets, registry=registry)
+
         self._requests = counter(
             "tts_gateway_requests_total",
             "Requests that have ended.",
             ("endpoint", "model", "outcome", "status"),
         )
-        self._tokens = counter(
-            "tts_gateway_tokens_total",
-            "Tokens by kind: prompt, answer, search (generated, not in the answer), verifier.",
-            ("model", "kind"),
-        )
-        self._duration = histogram(
-            "tts_gateway_request_seconds",
-            "From arrival to the last byte (t6-t0).",
-            ("model", "outcome"),
-            buckets=_SECONDS,
-        )
-        self._first_byte = histogram(
-            "tts_gateway_time_to_first_byte_seconds",
-            "From arrival to the first byte of an answer (t5-t0): of a stream, its first token.",
-            ("model",),
-            buckets=_SECONDS,
-        )
-        self._per_token = histogram(
-            "tts_gateway_time_per_output_token_seconds",
-            "Between the tokens of a streamed answer, on average over the answer.",
-            ("model",),
-            buckets=_SHORT,
-        )
-        self._own_latency = histogram(
-            "tts_gateway_own_latency_seconds",
-            "What the gateway added before the first byte: (t2-t0) + (t5-t3).",
-            ("model",),
-            buckets=_SHORT,
-        )
-        self._stage = histogram(
-            "tts_gateway_stage_seconds",
-            "Time in each stage: " + ", ".join(f"{s} ({e}-{b})" for s, b, e in STAGES) + ".",
-            ("stage",),
-            buckets=(*_SHORT, 5, 30, 120, 600),
-        )
-        self._request_tokens = histogram(
-            "tts_gateway_request_tokens",
-            "Tokens of one request, prompt, answer and search together.",
-            ("model",),
-            buckets=_TOKENS,
-        )
+        about = "Tokens by kind: prompt, answer, search (generated, not in the answer), verifier."
+        self._tokens = counter("tts_gateway_tokens_total", about, ("model", "kind"))
+        about = "From arrival to the last byte (t6-t0)."
+        labels = "model", "outcome"
+        self._duration = histogram("tts_gateway_request_seconds", about, labels, _SECONDS)
+        about = "From arrival to the first byte of an answer (t5-t0): of a stream, its first token."
+        name = "tts_gateway_time_to_first_byte_seconds"
+        self._first_byte = histogram(name, about, ("model",), _SECONDS)
+        about = "Between the tokens of a streamed answer, on average over the answer."
+        name = "tts_gateway_time_per_output_token_seconds"
+        self._per_token = histogram(name, about, ("model",), _SHORT)
+        about = "What the gateway added before the first byte: (t2-t0) + (t5-t3)."
+        self._own_latency = histogram("tts_gateway_own_latency_seconds", about, ("model",), _SHORT)
+        about = "Time in each stage: " + ", ".join(f"{s} ({e}-{b})" for s, b, e in STAGES) + "."
+        buckets = *_SHORT, 5, 30, 120, 600
+        self._stage = histogram("tts_gateway_stage_seconds", about, ("stage",), buckets)
+        about = "Tokens of one request, prompt, answer and search together."
+        self._request_tokens = histogram("tts_gateway_request_tokens", about, ("model",), _TOKENS)
         registry.register(self)
         gauge(
             "tts_gateway_requests_queued",
@@ -101,13 +83,8 @@ class GatewayMetrics(Collector):
         """Count a request that has ended."""
         model = record.model
         self._requests.labels(record.endpoint, model, record.outcome, str(record.status)).inc()
-        for kind, tokens in (
-            ("prompt", record.prompt_tokens),
-            ("answer", record.answer_tokens),
-            ("search", record.search_tokens),
-            ("verifier", record.verifier_tokens),
-        ):
-            if tokens:
+        for kind in ("prompt", "answer", "search", "verifier"):
+            if tokens := getattr(record, f"{kind}_tokens"):
                 self._tokens.labels(model, kind).inc(tokens)
         if (took := record.seconds("t0", "t6")) is not None:
             self._duration.labels(model, record.outcome).observe(took)
@@ -122,9 +99,7 @@ class GatewayMetrics(Collector):
             self._own_latency.labels(model).observe(took)
         if (took := record.time_per_token_s()) is not None:
             self._per_token.labels(model).observe(took)
-        self._request_tokens.labels(model).observe(
-            record.prompt_tokens + record.answer_tokens + record.search_tokens
-        )
+        self._request_tokens.labels(model).observe(record.spent_tokens)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series that are counted when they are asked for."""

@@ -100,6 +100,11 @@ class ServedRequest(msgspec.Struct, kw_only=True):
         own = self.own_latency_s(clock.monotonic())
         return None if own is None else round(1000 * own, 3)
 
+    @property
+    def spent_tokens(self) -> int:
+        """The tokens that count towards budgets: all but those that the verifier reads."""
+        return self.prompt_tokens + self.answer_tokens + self.search_tokens
+
     def seconds(self, begin: str, end: str) -> float | None:
         """Between two of its times, by their names; None if it did not reach both."""
         first: float | None = getattr(self, begin)

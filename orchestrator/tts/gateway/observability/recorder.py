@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..safety import NOTHING, Spending
+from ..safety.limits import NOTHING, Spending
 from .ledger import Ledger
 from .metrics import GatewayMetrics
 from .record import ServedRequest

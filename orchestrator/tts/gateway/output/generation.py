@@ -26,11 +26,11 @@ from tts.prompting.chat import in_known_roles
 from tts.prompting.writing import part_seed
 from tts.search import node_seed
 
-from ..observability import ServedRequest
+from ..observability.record import ServedRequest
 from ..openai.errors import bad_request
 from ..openai.messages import ToolCall
 from ..openai.requests import Request
-from ..safety import FilterChain
+from ..safety.filters import FilterChain
 from .sample_text import (
     Finish,
     MarkingDetokenizer,

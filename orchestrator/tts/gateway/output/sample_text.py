@@ -20,7 +20,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.streaming import NewTokens
 from tts.endpoints.thinking import ThinkingWriter
 
-from ..safety import TextStream
+from ..safety.filters import TextStream
 
 Finish = Literal["stop", "length", "tool_calls"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -8,32 +8,3 @@
 | `filters` | content filters of prompts and answers, as a chain of streams; the file of rules |
 | `matching` | rules as one expression of RE2; finding all of it in a text that comes in parts |
 """
-
-from .filters import FilterChain, TextStream
-from .keys import ApiKey, Keyring, KeyStore
-from .limits import (
-    NOTHING,
-    Admitted,
-    KeyLimits,
-    Limiter,
-    Refusal,
-    Spending,
-)
-from .usage import NO_KEY, DailyUsage, read_usage
-
-__all__ = [
-    "NOTHING",
-    "NO_KEY",
-    "Admitted",
-    "ApiKey",
-    "DailyUsage",
-    "FilterChain",
-    "KeyLimits",
-    "KeyStore",
-    "Keyring",
-    "Limiter",
-    "Refusal",
-    "Spending",
-    "TextStream",
-    "read_usage",
-]

@@ -20,7 +20,7 @@ r, so that a unit is 60e9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _MINUTE_NS = 60_000_000_000
 
@@ -42,11 +42,7 @@ class RateBucket:
     `now_ns` of successive calls must not go backwards: give it a monotonic clock.
     """
 
-    __slots__ = ("_empty_at", "_refunded", "per_minute")
-
     def __init__(self, per_minute: int) -> None:
-        if per_minute < 1:
-            raise ValueError(f"a limit must be above 0, not {per_minute}")
         self.per_minute = per_minute
         self._empty_at = 0
         """The TAT, times `per_minute`."""
@@ -113,10 +109,8 @@ class KeyLimits:
     tokens_per_month: int | None = None
     """Tokens per calendar month (UTC), counted like tokens_per_minute."""
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether it matters what was used before."""
-        return self.tokens_per_day is not None or self.tokens_per_month is not None
+
+UNLIMITED = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,47 +139,109 @@ class Refusal:
     """The kind of refusal, in OpenAI's words."""
 
 
-@dataclass(slots=True)
 class KeyUsage:
-    """Usage of one key."""
+    """Usage of one key, from none on, and what its limits still admit."""
 
-    limits: KeyLimits
-    requests: RateBucket | None
-    tokens: RateBucket | None
-    searches: int = 0
-    reserved: int = 0
-    """The most that requests that run may use."""
-
-    @classmethod
-    def of(cls, limits: KeyLimits) -> KeyUsage:
-        """Usage of a key that has used nothing yet."""
+    def __init__(self, limits: KeyLimits) -> None:
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
-        return cls(
-            limits,
-            None if requests is None else RateBucket(requests),
-            None if tokens is None else RateBucket(tokens),
-        )
+        self.limits = limits
+        self.requests = None if requests is None else RateBucket(requests)
+        self.tokens = None if tokens is None else RateBucket(tokens)
+        self.searches = 0
+        self.reserved = 0
+        """The most that requests that run may use."""
 
     def arrive(self, now_ns: int) -> Refusal | None:
         """Charge a request for being one, or say why not."""
         if self.requests is None:
             return None
-        if not (wait := self.requests.wait_ns(now_ns, 1)):
-            self.requests.charge(now_ns, 1)
-            return None
-        return _too_often(self, now_ns, "requests", self.requests.per_minute, wait)
+        if wait_ns := self.requests.wait_ns(now_ns, 1):
+            return self._too_often(now_ns, "requests", self.requests.per_minute, wait_ns)
+        self.requests.charge(now_ns, 1)
+        return None
 
     def admit(
         self, now_ns: int, *, tokens: int, search: bool, spending: Spending
     ) -> Admitted | Refusal:
         """Charge a request's tokens and hold what it may use, or say why not."""
-        refusal = _over_budget(self, now_ns, tokens, spending)
-        if refusal := refusal or _refusal(self, now_ns, tokens, search):
+        refusal = self._over_budget(now_ns, tokens, spending)
+        if refusal := refusal or self._over_limit(now_ns, tokens, search):
             return refusal
         charge = self.tokens.charge(now_ns, tokens) if self.tokens else None
         self.searches += search
         self.reserved += tokens
-        return Admitted(_headers(self, now_ns), self, tokens, search, charge)
+        return Admitted(self._headers(now_ns), self, tokens, search, charge)
+
+    def _over_limit(self, now_ns: int, tokens: int, search: bool) -> Refusal | None:
+        most = self.limits.concurrent_searches
+        if search and most is not None and self.searches >= most:
+            return self._refusal(
+                now_ns,
+                f"This key may have {most} searches at a time, and {self.searches} are running. "
+                "Wait until one has ended.",
+            )
+        if self.tokens is None:
+            return None
+        wait_ns, per_minute = self.tokens.wait_ns(now_ns, tokens), self.tokens.per_minute
+        if wait_ns is None:
+            return self._refusal(
+                now_ns,
+                f"This request may use {tokens:,} tokens, and this key has {per_minute:,} per "
+                "minute. Ask for less: fewer max_tokens, a smaller n.",
+            )
+        return self._too_often(now_ns, "tokens", per_minute, wait_ns) if wait_ns else None
+
+    def _too_often(self, now_ns: int, what: str, per_minute: int, wait_ns: int | None) -> Refusal:
+        wait_ns = wait_ns or 0
+        message = f"This key may use {per_minute:,} {what} per minute."
+        return self._refusal(now_ns, f"{message} Try again in {duration(wait_ns)}.", wait_ns)
+
+    def _over_budget(self, now_ns: int, tokens: int, spending: Spending) -> Refusal | None:
+        """Why the budget of the month or of the day does not admit so many tokens."""
+        for budget, before, left_s, period in (
+            (self.limits.tokens_per_month, spending.month, spending.month_left_s, "month"),
+            (self.limits.tokens_per_day, spending.today, spending.day_left_s, "day"),
+        ):
+            if budget is None or before + self.reserved + tokens <= budget:
+                continue
+            running = f", running requests may use {self.reserved:,}" if self.reserved else ""
+            message = (
+                f"This key may use {budget:,} tokens per {period} (UTC). It used {before:,}"
+                f"{running}, and this request may use {tokens:,}. Ask for less: fewer max_tokens, "
+                "a smaller n"
+            )
+            wait_ns = None
+            if before + tokens <= budget:
+                message += "; or try again when they have ended"
+            elif tokens <= budget:
+                wait_ns = round(left_s * 1e9)
+                message += f"; or try again in {duration(wait_ns)}"
+            return self._refusal(now_ns, f"{message}.", wait_ns, "insufficient_quota")
+        return None
+
+    def _refusal(
+        self,
+        now_ns: int,
+        message: str,
+        wait_ns: int | None = None,
+        code: str = "rate_limit_exceeded",
+    ) -> Refusal:
+        headers = self._headers(now_ns)
+        if wait_ns is not None:
+            headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
+            headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
+        return Refusal(message, headers, code)
+
+    def _headers(self, now_ns: int) -> Headers:
+        headers: Headers = []
+        for bucket, what in ((self.requests, b"requests"), (self.tokens, b"tokens")):
+            if bucket:
+                headers += (
+                    (b"x-ratelimit-limit-" + what, b"%d" % bucket.per_minute),
+                    (b"x-ratelimit-remaining-" + what, b"%d" % bucket.remaining(now_ns)),
+                    (b"x-ratelimit-reset-" + what, duration(bucket.reset_ns(now_ns)).encode()),
+                )
+        return headers
 
 
 @dataclass(slots=True)
@@ -213,11 +269,11 @@ class Admitted:
             usage.tokens.settle(self.charge, now_ns, tokens)
 
 
-@dataclass(slots=True)
 class Limiter:
-    """Usage of every key so far."""
+    """Usage of every key so far; `now_ns` is a monotonic time."""
 
-    _keys: dict[str, KeyUsage] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._keys: dict[str, KeyUsage] = {}
 
     def arrive(self, key: str, limits: KeyLimits, now_ns: int) -> Refusal | None:
         """Charge a request of a key for having come, whatever becomes of it, or say why not."""
@@ -235,110 +291,18 @@ class Limiter:
     ) -> Admitted | Refusal:
         """Admit a request of the key with this id and charge its tokens, or say why not.
 
-        `tokens` is the most that it may use; `now_ns` is a monotonic time; `spending` matters for a
-        key with a budget.
+        `tokens` is the most that it may use; `spending` matters for a key with a budget.
         """
         if limits == UNLIMITED:
             return Admitted([])
-        return self._usage(key, limits).admit(
-            now_ns, tokens=tokens, search=search, spending=spending
-        )
+        usage = self._usage(key, limits)
+        return usage.admit(now_ns, tokens=tokens, search=search, spending=spending)
 
     def _usage(self, key: str, limits: KeyLimits) -> KeyUsage:
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
-            usage = self._keys[key] = KeyUsage.of(limits)
+            usage = self._keys[key] = KeyUsage(limits)
         return usage
-
-
-UNLIMITED = KeyLimits()
-
-
-def _refusal(usage: KeyUsage, now_ns: int, tokens: int, search: bool) -> Refusal | None:
-    limits = usage.limits
-    if search and limits.concurrent_searches is not None:
-        most = limits.concurrent_searches
-        if usage.searches >= most:
-            return _refused(
-                usage,
-                now_ns,
-                f"This key may have {most} searches at a time, and {usage.searches} are running. "
-                "Wait until one has ended.",
-            )
-    if usage.tokens is None:
-        return None
-    wait, per_minute = usage.tokens.wait_ns(now_ns, tokens), usage.tokens.per_minute
-    if wait is None:
-        return _refused(
-            usage,
-            now_ns,
-            f"This request may use {tokens:,} tokens, and this key has {per_minute:,} per minute. "
-            "Ask for less: fewer max_tokens, a smaller n.",
-        )
-    return _too_often(usage, now_ns, "tokens", per_minute, wait) if wait else None
-
-
-def _too_often(
-    usage: KeyUsage, now_ns: int, what: str, per_minute: int, wait_ns: int | None
-) -> Refusal:
-    wait_ns = wait_ns or 0
-    return _refused(
-        usage,
-        now_ns,
-        f"This key may use {per_minute:,} {what} per minute. Try again in {duration(wait_ns)}.",
-        wait_ns,
-    )
-
-
-def _over_budget(usage: KeyUsage, now_ns: int, tokens: int, spending: Spending) -> Refusal | None:
-    """Why the budget of the month or of the day does not admit so many tokens."""
-    limits = usage.limits
-    for budget, before, left_s, period in (
-        (limits.tokens_per_month, spending.month, spending.month_left_s, "month"),
-        (limits.tokens_per_day, spending.today, spending.day_left_s, "day"),
-    ):
-        if budget is None or before + usage.reserved + tokens <= budget:
-            continue
-        running = f", running requests may use {usage.reserved:,}" if usage.reserved else ""
-        message = (
-            f"This key may use {budget:,} tokens per {period} (UTC). It used {before:,}{running}, "
-            f"and this request may use {tokens:,}. Ask for less: fewer max_tokens, a smaller n"
-        )
-        wait_ns = None
-        if before + tokens <= budget:
-            message += "; or try again when they have ended"
-        elif tokens <= budget:
-            wait_ns = round(left_s * 1e9)
-            message += f"; or try again in {duration(wait_ns)}"
-        return _refused(usage, now_ns, message + ".", wait_ns, code="insufficient_quota")
-    return None
-
-
-def _refused(
-    usage: KeyUsage,
-    now_ns: int,
-    message: str,
-    wait_ns: int | None = None,
-    *,
-    code: str = "rate_limit_exceeded",
-) -> Refusal:
-    headers = _headers(usage, now_ns)
-    if wait_ns is not None:
-        headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
-        headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
-    return Refusal(message, headers, code)
-
-
-def _headers(usage: KeyUsage, now_ns: int) -> Headers:
-    headers: Headers = []
-    for bucket, what in ((usage.requests, b"requests"), (usage.tokens, b"tokens")):
-        if bucket:
-            headers += (
-                (b"x-ratelimit-limit-" + what, b"%d" % bucket.per_minute),
-                (b"x-ratelimit-remaining-" + what, b"%d" % bucket.remaining(now_ns)),
-                (b"x-ratelimit-reset-" + what, duration(bucket.reset_ns(now_ns)).encode()),
-            )
-    return headers
 
 
 def duration(ns: int) -> str:
