@@ -5,7 +5,7 @@ import re
 
 import pytest
 from tests.end_to_end.commands import Tts
-from tests.end_to_end.gateways import gateway, reply
+from tests.end_to_end.gateways import gateway
 from tests.reports.page.test_browser import CHROMIUM, QUIET
 
 from tts.gateway.safety.keys import KeyStore
@@ -446,9 +446,3 @@ def test_a_wrong_key_is_asked_for_again(page):
     page.click("#key-form button")
     sync_api.expect(page.locator("#failure")).to_have_text("The API key is not valid.")
     sync_api.expect(page.locator("#key-form")).to_be_visible()
-
-
-def test_what_the_page_may_do_is_bounded(address):
-    policy = reply(address, "/").headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy

@@ -1,15 +1,20 @@
-"""The gateway in front of the real server: OpenAI's own client reads every answer of it."""
+"""The gateway's API in front of the real server: OpenAI's own client reads its answers, the engine
+keeps its forms, a model thinks."""
 
 import contextlib
 import json
 import re
 import ssl
 import subprocess
+import threading
+from typing import Literal
 
 import httpx2
+import jsonschema
 import openai
+import pydantic
 import pytest
-from tests.end_to_end.commands import part_of_server, servers
+from tests.end_to_end.commands import part_of_server, quiet, servers
 from tests.end_to_end.gateways import client, connected, eventually, gateway, post, reply
 
 pytestmark = pytest.mark.server
@@ -33,14 +38,8 @@ def chat(api, **fields):
     return api.chat.completions.create(**{"model": "demo", "messages": QUESTION, **fields})
 
 
-def test_the_models_are_the_deployment_and_its_strategies(api):
-    names = [model.id for model in api.models.list()]
-    assert names[0] == "demo"
-    assert "demo:beam-search" in names
-    assert api.models.retrieve("demo:beam-search").id == "demo:beam-search"
-
-
 def test_a_chat_streams_the_text_that_it_answers_as_a_whole(api):
+    assert {"demo", "demo:beam-search"} <= {model.id for model in api.models.list()}
     whole = chat(api, temperature=0)
     chunks = list(chat(api, temperature=0, stream=True, stream_options={"include_usage": True}))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
@@ -110,29 +109,6 @@ def test_tokens_that_are_less_likely_than_a_part_of_the_likeliest_are_not_drawn(
     assert least == greedy
 
 
-def test_what_cannot_be_honoured_is_refused_and_what_is_unknown_is_named(api):
-    for streams in (False, True):
-        with pytest.raises(openai.BadRequestError) as refusal:
-            chat(api, logit_bias={"5": 1}, stream=streams)
-        assert refusal.value.body["param"] == "logit_bias"
-    raw = api.with_raw_response.chat.completions.create(
-        model="demo", messages=QUESTION, max_tokens=2, extra_body={"mood": "good", "user": "me"}
-    )
-    assert raw.headers["x-tts-ignored"] == "mood"
-    assert float(raw.headers["x-tts-gateway-ms"]) >= 0
-
-
-def test_a_search_is_a_model_and_its_usage_is_true(api):
-    answer = chat(api, model="demo:beam-search", extra_body={"tts": {"n": 4}})
-    assert r"\boxed{42}" in answer.choices[0].message.content
-    assert answer.tts["answer"] == "42"
-    usage = answer.usage
-    reasoning = usage.completion_tokens_details.reasoning_tokens
-    assert 0 < reasoning < usage.completion_tokens
-    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    assert usage.tts["verifier_tokens"] > 0
-
-
 def test_a_search_streams_its_steps_and_then_the_answer(api):
     whole = chat(api, model="demo:best-of-n", extra_body={"tts": {"n": 4}})
     chunks = list(
@@ -160,16 +136,6 @@ def test_steps_are_scored_in_reward_hubs_shape(api):
     assert all(abs(wrong + right - 1) < 1e-5 for wrong, right in scores)
 
 
-def test_tokens_go_out_and_come_back(api):
-    body = {"prompt": "Compute 12 + 30.", "add_special_tokens": False}
-    tokens = api.post("../tokenize", body=body, cast_to=object)["tokens"]
-    text = api.post("../detokenize", body={"tokens": tokens}, cast_to=object)["prompt"]
-    assert text == "Compute 12 + 30."
-    asked = api.post("../tokenize", body={"messages": QUESTION}, cast_to=object)["count"]
-    assert asked == chat(api, max_tokens=1).usage.prompt_tokens
-    assert "messages" in api.get("../tokenizer_info", cast_to=object)["chat_template"]
-
-
 def ended(address, outcome):
     """How many requests have ended in this way."""
     text = reply(address, "/metrics").text
@@ -192,18 +158,13 @@ def test_a_client_that_goes_away_before_its_answer_cancels_it_too(address):
     eventually(lambda: ended(address, "cancelled") == before + 1)
 
 
-def test_a_retry_joins_the_search_that_a_named_one_has_begun(address):
-    name = {"Idempotency-Key": "mine"}
-    fields = {"model": "demo:beam-search", "messages": QUESTION, "extra_body": {"tts": {"n": 64}}}
-    api = client(address)
-    first = api.chat.completions.create(**fields, extra_headers=name, stream=False)
-    again = api.chat.completions.create(**fields, extra_headers=name, stream=False)
-    assert again.usage == first.usage
-    assert again.usage.tts["seconds"] == first.usage.tts["seconds"]  # the same search
+def test_a_retry_joins_the_search_that_a_named_one_has_begun(api):
+    fields = {"model": "demo:beam-search", "extra_body": {"tts": {"n": 64}}}
+    first, again = (chat(api, **fields, extra_headers={"Idempotency-Key": "1"}) for _ in range(2))
+    assert again.usage == first.usage  # with its seconds: the same search
 
 
-def test_a_deadline_ends_a_search_with_what_it_has(address):
-    api = client(address)
+def test_a_deadline_ends_a_search_with_what_it_has(api):
     # chains are complete one after the other, and 1,024 of these take several seconds
     long = {"role": "user", "content": "Compute ((((12 + 30) / 6 + 8) * 4 - 11) / 7 + 30) * 2."}
     fields = {"model": "demo:best-of-n", "messages": [long]}
@@ -223,15 +184,7 @@ def test_a_deadline_ends_a_search_with_what_it_has(address):
     assert refused.value.response.headers["x-should-retry"] == "false"
 
 
-def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
-    before = ended(address, "cancelled") + ended(address, "refused")
-    with connected(address) as there:
-        there.sendall(post(b" " * 1000)[:-500])
-    eventually(lambda: ended(address, "cancelled") + ended(address, "refused") == before + 1)
-    assert reply(address, "/health").status_code == 200
-
-
-@pytest.mark.slow  # under load: test_gateway_replicas_server.py; of a run: test_runs_server.py
+@pytest.mark.slow  # under load: test_gateway_operations_server.py; of a run: test_runs_server.py
 @pytest.mark.parametrize("victim", ["server", "prm"])
 def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts, victim):
     def streamed(**fields):
@@ -283,3 +236,218 @@ def test_the_gateway_speaks_tls_and_lets_named_pages_read(served, tmp_path):
             assert answer.headers["access-control-allow-headers"] == "x-a"
             answer = http.get("/v1/models", headers={"origin": "https://other.example"})
             assert answer.status_code == 403
+
+
+DOUBLE = {
+    "type": "function",
+    "function": {
+        "name": "double",
+        "parameters": {
+            "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+            "required": ["n"],
+        },
+    },
+}
+
+
+class Unit(pydantic.BaseModel):
+    name: Literal["m", "km"]
+
+
+class Length(pydantic.BaseModel):
+    value: int = pydantic.Field(ge=0, le=100)
+    unit: Unit
+    note: str | None = pydantic.Field(default=None, max_length=8)
+
+
+class Plain(pydantic.BaseModel):
+    model_config = {"extra": "forbid"}
+    value: int
+    units: list[Unit] = pydantic.Field(max_length=2)
+
+
+FORM = {
+    "type": "json_schema",
+    "json_schema": {"name": "length", "schema": Length.model_json_schema()},
+}
+
+
+@pytest.mark.parametrize("model", ["demo", "demo:best-of-n", "demo:beam-search"])
+@pytest.mark.parametrize("form", [Length, Plain])
+def test_openais_client_parses_answers(api, model, form):
+    for seed in range(3):
+        answer = api.chat.completions.parse(
+            model=model,
+            messages=QUESTION,
+            response_format=form,
+            temperature=1.5,
+            seed=seed,
+            extra_body={"tts": {"n": 4}} if ":" in model else {},
+        )
+        assert isinstance(answer.choices[0].message.parsed, form)
+    fields = {"model": model, "messages": QUESTION, "response_format": form}
+    with api.chat.completions.stream(**fields) as stream:
+        assert isinstance(stream.get_final_completion().choices[0].message.parsed, form)
+
+
+def test_a_schema_may_refer_to_itself(api):
+    node = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    schema = {"$ref": "#/$defs/node", "$defs": {"node": node}}
+    for seed in range(4):
+        said = chat(api, temperature=1.5, seed=seed, extra_body={"guided_json": schema}).choices[0]
+        if said.finish_reason == "stop":
+            jsonschema.validate(json.loads(said.message.content), schema)
+        assert said.message.content.startswith('{"n":')
+
+
+def test_small_models_end_their_answers_at_any_temperature(api):
+    """JSON with any white space never ended: the model went on with line breaks."""
+    for seed in range(20):
+        said = chat(api, response_format=FORM, temperature=seed / 10, seed=seed).choices[0]
+        assert said.finish_reason == "stop"
+        Length.model_validate_json(said.message.content)
+
+
+def test_texts_follow_expressions_and_choices(api):
+    for seed in range(3):
+        fields = {
+            "temperature": 1.5,
+            "seed": seed,
+            "extra_body": {"guided_regex": r"[a-c]{2}-\d{3}"},
+        }
+        assert re.fullmatch(r"[a-c]{2}-\d{3}", chat(api, **fields).choices[0].message.content)
+        fields["extra_body"] = {"structured_outputs": {"choice": ["red fish", "blue\nfish"]}}
+        assert chat(api, **fields).choices[0].message.content in ("red fish", "blue\nfish")
+    form = {"type": "json_object", "schema": Plain.model_json_schema()}
+    answer = chat(api, **HOT, response_format=form, max_tokens=120).choices[0]
+    Plain.model_validate_json(answer.message.content)
+
+
+HOT = {"temperature": 1.5, "seed": 1}
+NAMED = {"type": "function", "function": {"name": "double"}}
+
+
+@pytest.mark.parametrize("model", ["demo", "demo:majority-vote"])
+@pytest.mark.parametrize("choice", ["required", NAMED])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_call_that_must_come_has_valid_arguments(api, model, choice, streams):
+    asked = {
+        "model": model,
+        "messages": QUESTION,
+        "tools": [DOUBLE],
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "extra_body": {"tts": {"n": 4}} if ":" in model else {},
+    }
+    if streams:
+        with api.chat.completions.stream(**asked) as stream:
+            said = stream.get_final_completion().choices[0]
+    else:
+        said = api.chat.completions.create(**asked).choices[0]
+    assert (said.finish_reason, said.message.content or None) == ("tool_calls", None)
+    (call,) = said.message.tool_calls
+    assert call.function.name == "double"
+    jsonschema.validate(json.loads(call.function.arguments), DOUBLE["function"]["parameters"])
+
+
+def test_a_model_that_may_call_and_does_not_answers(api):
+    said = chat(api, tools=[DOUBLE], temperature=0).choices[0]
+    assert said.message.content
+    assert not said.message.tool_calls
+
+
+DATE = {"type": "string", "format": "date"}
+TEXTS = [{"type": "string", "maxLength": 1000 - place} for place in range(50)]
+HOSTILE = {
+    "blocks": ({"guided_regex": "(?:[a-z]{1,1000}){1,1000}" * 120}, 400),
+    "nested": ({"guided_regex": "(?:[a-z]{1,40}){1,40}"}, 400),
+    "in a row": ({"guided_regex": "[a-z]{1,1000}" * 10}, 400),
+    "optional": ({"guided_regex": "a?" * 2000}, 400),
+    "exponential": ({"guided_regex": "((a|b)*a(a|b){12})*"}, 400),
+    "stars": ({"guided_regex": "(([a-z]*)*)*" * 300}, 200),
+    "10,000 states": ({"guided_regex": "(?:[a-z]{100}){100}"}, 200),
+    "a long choice": ({"guided_choice": ["a" * 3_000_000]}, 400),
+    "many choices": ({"guided_choice": [f"c{place}" for place in range(100_000)]}, 400),
+    "texts": ({"guided_json": {"anyOf": TEXTS}}, 400),
+    "an engine's texts": ({"guided_json": {"anyOf": [DATE, *TEXTS[:2]]}}, 400),
+    "members": ({"guided_json": {"properties": {f"k{at}": DATE for at in range(900)}}}, 200),
+    "schemas": ({"guided_json": {"anyOf": [{"anyOf": [DATE] * 99}] * 99}}, 400),
+}
+
+
+@pytest.mark.parametrize(("form", "status"), HOSTILE.values(), ids=HOSTILE)
+def test_others_are_answered_while_a_hostile_form_is_dealt_with(address, form, status):
+    answers = []
+    body = {"model": "demo", "messages": QUESTION, "max_tokens": 4}
+
+    def ask():
+        answers.append(reply(address, "/v1/chat/completions", {**body, **form}))
+
+    hostile = threading.Thread(target=ask)
+    hostile.start()
+    others = []
+    while hostile.is_alive() or not others:
+        others.append(reply(address, "/v1/chat/completions", body).status_code)
+    assert [each.status_code for each in answers] == [status], answers[0].text
+    assert set(others) == {200}
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory):
+    with (
+        quiet(tmp_path_factory.mktemp("thinking")) as tts,
+        gateway(tts, deployment="demo-thinking") as address,
+    ):
+        yield client(address)
+
+
+def thought_of(thinker, model="demo-thinking", **fields):
+    """Thinking and answer, and the tokens of the thinking of a plain chat."""
+    answer = thinker.chat.completions.create(
+        model=model, messages=QUESTION, seed=1, temperature=0.8, extra_body=fields
+    )
+    message, details = answer.choices[0].message, answer.usage.completion_tokens_details
+    thought = getattr(message, "reasoning_content", None)
+    return thought, message.content, details and details.reasoning_tokens
+
+
+def test_thinking_has_a_budget_is_streamed_first_and_can_be_off(thinker):
+    for budget in (3, 200):
+        whole = thought_of(thinker, thinking_token_budget=budget)
+        assert whole[1].startswith("## Step 1")
+        assert whole[2] == 3 if budget == 3 else 3 < whole[2] <= 200
+        assert "think>" not in whole[0] + whole[1]
+        stream = thinker.chat.completions.create(
+            model="demo-thinking",
+            messages=QUESTION,
+            seed=1,
+            temperature=0.8,
+            stream=True,
+            extra_body={"thinking_token_budget": budget},
+        )
+        deltas = [choice.delta for chunk in stream for choice in chunk.choices]
+        thought = [getattr(delta, "reasoning_content", None) or "" for delta in deltas]
+        said = [delta.content or "" for delta in deltas]
+        assert ("".join(thought), "".join(said)) == whole[:2]
+        first = next(place for place, text in enumerate(said) if text)
+        assert not any(thought[first:])
+    for off in ({"thinking_token_budget": 0}, {"reasoning_effort": "none"}):
+        thought, text, tokens = thought_of(thinker, **off)
+        assert (thought, tokens) == (None, None)
+        assert text.startswith("## Step 1")
+
+
+def test_forms_and_searches_answer_behind_the_thinking(thinker):
+    thought, text, _ = thought_of(thinker, guided_regex="[0-9]{2}")
+    assert thought
+    assert len(text) == 2
+    assert text.isdecimal()
+    thought, text, _ = thought_of(thinker, "demo-thinking:beam-search", tts={"n": 4})
+    assert text.startswith("## Step 1")
+    assert thought
+    assert "think>" not in thought

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -60,7 +61,6 @@ def test_experiments_that_the_environment_chooses_stay():
     ],
 )
 def test_connections_leave_files_to_the_rest(monkeypatch, limits, allowed, connections):
-    resource = pytest.importorskip("resource")
     found = [limits]
 
     def set_limit(_, pair):

@@ -21,7 +21,6 @@ from tts.build.tokenizer import Tokenizer
 from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MAX_MESSAGE, MAX_QUOTE
-from tts.gateway.openai.requests import MAX_SCORES
 from tts.gateway.safety.filters import FilterChain
 from tts.gateway.safety.limits import KeyLimits
 from tts.prompting import Models
@@ -172,57 +171,6 @@ def test_filters_see_every_message_of_a_conversation(
     redacted = [PLAIN[3], {**nine, "content": filters.input("Nine?")}, PLAIN[3]]
     ids = Models.load(tiny_deployment).prompts(as_problem(redacted, "p"))[0].tobytes()
     assert ids in {ids for ids, _ in endpoints["generator"].calls.generated}
-
-
-def test_steps_are_scored_after_a_whole_conversation(tiny_deployment, endpoints, ask):
-    steps = ["2 + 2 = 4", "So it is 4."]
-    with Session.open(tiny_deployment, **endpoints) as session:
-        wanted = session.score(PLAIN, [steps]).completions[0].step_scores
-    ((status, answer),) = ask(score_of("\n\n".join(steps)))
-    assert status == 200
-    assert answer["id"].startswith("pool-")
-    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"]
-    scores = answer["data"][0]["data"]
-    assert [right for _, right in scores] == list(wanted)
-    assert [wrong + right for wrong, right in scores] == pytest.approx([1, 1])
-    assert answer["usage"]["prompt_tokens"] == max(map(len, endpoints["verifier"].calls.scored)) / 4
-
-
-def test_a_verifier_of_whole_answers_scores_the_whole_answer_alone(tiny_deployment, endpoints, ask):
-    verifier = tiny_deployment.verifier.model_copy(update={"scores": "answers"})
-    deployment = tiny_deployment.model_copy(update={"verifier": verifier})
-    steps = ["2 + 2 = 4", "So it is 4."]
-    with Session.open(deployment, **endpoints) as session:
-        wanted = session.score(PLAIN, [steps]).completions[0].step_scores
-    endpoints["verifier"].calls.scored.clear()
-    ((status, answer),) = ask(score_of("\n\n".join(steps)), deployment=deployment)
-    assert status == 200
-    assert [right for _, right in answer["data"][0]["data"]] == [wanted[-1]]
-    assert len(endpoints["verifier"].calls.scored) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("7 " * 400, "tokens, {over} more than the 319 that its context leaves for a prompt"),
-        ("\n\n".join(["7 7 7"] * 80), "too long for the verifier: "),
-        ("7 " * 100_000, "200,032 characters, 194,592 more than that many of its longest tokens"),
-        ("7\n\n" * (MAX_SCORES + 1), f"has 1,025 steps; 1 to {MAX_SCORES:,} can be scored"),
-        (" ", "has 0 steps"),
-    ],
-    ids=["one step", "many steps", "a book", "steps without end", "nothing"],
-)
-def test_what_the_verifier_cannot_read_is_refused_before_anything_is_sent(
-    endpoints, ask, text, said
-):
-    ((status, answer),) = ask(score_of(text))
-    message = answer["error"]["message"]
-    assert (status, answer["error"]["param"]) == (400, "messages")
-    if "{over}" in said:
-        tokens = int(message.partition("verifier: ")[2].partition(" tokens")[0].replace(",", ""))
-        said = said.format(over=tokens - 319)
-    assert said in message
-    assert not endpoints["verifier"].calls.scored
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,6 @@ class Upstreams:
     """Names them instead, and may change while the gateway runs."""
     routing: PolicyName = "prefix-affinity"
 
-    @property
-    def any_named(self) -> bool:
-        """Whether any are named here."""
-        return bool(self.addresses or self.file)
-
 
 async def serve(
     deployments: Sequence[str | Path],
@@ -124,7 +119,8 @@ async def serve(
         keyring = Keyring(ledger.keys)
         keyring.require_for(listen.host)
         specs = [open_deployment(each).served_by(kind) for each in deployments]
-        names = _names(specs, alone=upstreams.any_named or verifier is not None)
+        alone = upstreams != Upstreams(routing=upstreams.routing) or verifier is not None
+        names = _names(specs, alone=alone)
         limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
         recorder = Recorder(ledger, telemetry, keeps_prompts=settings.keep_prompts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from contextlib import suppress
 
@@ -47,10 +48,6 @@ def started() -> None:
 
 def max_connections() -> int:
     """How many there may be at a time, after the process has asked for as many files as it may."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = MAX_CONNECTIONS + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < files:

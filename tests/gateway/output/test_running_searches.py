@@ -7,6 +7,8 @@ import pytest
 from tts.gateway.output import running_searches
 from tts.gateway.output.running_searches import RunningSearch, RunningSearches
 
+pytestmark = pytest.mark.anyio
+
 
 class Solving:
     """A search that ends when it is told; counts how often one was started."""
@@ -47,69 +49,56 @@ class Listeners:
         self._joined[client].__exit__(None, None, None)
 
 
-def test_a_retry_joins_the_search_that_runs_and_its_result():
-    async def run():
-        clients = Listeners()
-        first, second = clients.join("a"), clients.join("b")
-        assert first is second
-        other = clients.join("c", "other")
-        assert other is not first
-        clients.solving.end.set()
-        assert await first.result() == await second.result()
-        clients.leave("a")
-        clients.leave("b")
-        assert clients.join("a") is first
-        assert clients.solving.started == 2
-
-    asyncio.run(run())
+async def test_a_retry_joins_the_search_that_runs_and_its_result():
+    clients = Listeners()
+    first, second = clients.join("a"), clients.join("b")
+    assert first is second
+    other = clients.join("c", "other")
+    assert other is not first
+    clients.solving.end.set()
+    assert await first.result() == await second.result()
+    clients.leave("a")
+    clients.leave("b")
+    assert clients.join("a") is first
+    assert clients.solving.started == 2
 
 
-def test_a_search_without_listeners_is_cancelled_at_once():
-    async def run():
-        clients = Listeners()
-        search = clients.join("a")
-        clients.join("b")
-        clients.leave("a")
-        await settle()
-        assert not search.task.done()
-        clients.leave("b")
-        await settle()
-        assert search.task.cancelled()
-        assert clients.join("a") is not search
-
-    asyncio.run(run())
+async def test_a_search_without_listeners_is_cancelled_at_once():
+    clients = Listeners()
+    search = clients.join("a")
+    clients.join("b")
+    clients.leave("a")
+    await settle()
+    assert not search.task.done()
+    clients.leave("b")
+    await settle()
+    assert search.task.cancelled()
+    assert clients.join("a") is not search
 
 
-def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
+async def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
     monkeypatch.setattr(running_searches, "KEEP_S", 0.0)
-
-    async def run():
-        clients = Listeners()
-        search = clients.join("a", has_name=True)
-        await settle()
-        clients.leave("a")
-        assert clients.join("a", has_name=True) is search
-        await asyncio.sleep(0.01)  # the time to come back has passed, but somebody listens
-        assert not search.task.done()
-        clients.leave("a")
-        await asyncio.wait({search.task})
-        assert search.task.cancelled()
-
-    asyncio.run(run())
+    clients = Listeners()
+    search = clients.join("a", has_name=True)
+    await settle()
+    clients.leave("a")
+    assert clients.join("a", has_name=True) is search
+    await asyncio.sleep(0.01)  # the time to come back has passed, but somebody listens
+    assert not search.task.done()
+    clients.leave("a")
+    await asyncio.wait({search.task})
+    assert search.task.cancelled()
 
 
-def test_a_failed_search_is_not_joined():
-    async def run():
-        clients = Listeners()
-        clients.solving.failure = ValueError("no")
-        clients.solving.end.set()
-        search = clients.join("a")
-        with pytest.raises(ValueError, match="no"):
-            await search.result()
-        await settle()
-        assert clients.join("b") is not search
-
-    asyncio.run(run())
+async def test_a_failed_search_is_not_joined():
+    clients = Listeners()
+    clients.solving.failure = ValueError("no")
+    clients.solving.end.set()
+    search = clients.join("a")
+    with pytest.raises(ValueError, match="no"):
+        await search.result()
+    await settle()
+    assert clients.join("b") is not search
 
 
 @pytest.mark.parametrize(
@@ -117,21 +106,17 @@ def test_a_failed_search_is_not_joined():
     [({"MAX_RESULTS": 3}, [7, 8, 9]), ({"MAX_STEPS": 10}, [8, 9])],
     ids=["results", "steps of large trees"],
 )
-def test_the_oldest_results_that_are_too_much_go(monkeypatch, limits, kept):
+async def test_the_oldest_results_that_are_too_much_go(monkeypatch, limits, kept):
     for name, value in limits.items():
         monkeypatch.setattr(running_searches, name, value)
     monkeypatch.setattr(RunningSearch, "size", property(lambda search: 4))
-
-    async def run():
-        clients = Listeners()
-        clients.solving.end.set()
-        for key in range(10):
-            await clients.join("a", key).result()
-            clients.leave("a")
-            await settle()
-        assert list(clients.searches._searches) == kept
-
-    asyncio.run(run())
+    clients = Listeners()
+    clients.solving.end.set()
+    for key in range(10):
+        await clients.join("a", key).result()
+        clients.leave("a")
+        await settle()
+    assert list(clients.searches._searches) == kept
 
 
 def test_a_search_says_on_which_replica_its_tree_is_also_after_it_has_moved():

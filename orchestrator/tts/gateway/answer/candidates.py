@@ -49,8 +49,9 @@ MAX_CANDIDATES = 16
 class _Ballot:
     """The outcome of a turn."""
 
-    candidates: list[DrawnAnswer]
-    vote: Vote
+    candidates: int
+    winner: DrawnAnswer
+    weights: dict[str, float]
     limit: str | None
     verifier_tokens: int
     verifier_calls: int
@@ -158,9 +159,9 @@ class _Draw(RunningSearch[_Ballot]):
         tokens = calls = 0
         if self._search.config.strategy not in UNSCORED:
             candidates, tokens, calls = await self._scored(candidates)
-        outcome = vote(candidates)
+        winner, weights = vote(candidates)
         seconds = round(time.monotonic() - began, 6)
-        return _Ballot(candidates, outcome, limit, tokens, calls, seconds)
+        return _Ballot(len(candidates), candidates[winner], weights, limit, tokens, calls, seconds)
 
     async def _candidates(
         self, on_server: Callable[[str], None]
@@ -238,7 +239,7 @@ def _answer(
     generated: int,
 ) -> AnswerPart:
     """The chosen candidate as an answer; `generated`: the tokens of all of them."""
-    record, winner = call.record, ballot.candidates[ballot.vote.winner]
+    record, winner = call.record, ballot.winner
     others = generated - winner.tokens
     record.answer_tokens, record.search_tokens = winner.tokens, others
     record.verifier_tokens = ballot.verifier_tokens
@@ -246,7 +247,7 @@ def _answer(
         record.prompt, record.answer = search.problem.question, _text(turn, winner)
     usage = SearchUsage(ballot.verifier_tokens, search.n, ballot.verifier_calls, ballot.seconds)
     shows = not call.service.filters.of_output
-    weights = {key: significant(weight) for key, weight in ballot.vote.weights.items()}
+    weights = {key: significant(weight) for key, weight in ballot.weights.items()}
     finish = "tool_calls" if winner.calls else "stop"
     return AnswerPart(
         text=winner.text or None,
@@ -257,7 +258,7 @@ def _answer(
             "strategy": search.config.strategy,
             "n": search.n,
             "seed": search.config.seed,
-            "candidates": len(ballot.candidates),
+            "candidates": ballot.candidates,
             "votes": weights if shows else None,
             "score": winner.score,
             "limit": ballot.limit,
@@ -298,18 +299,11 @@ def canonical(call: ToolCall) -> str:
     return f"{call.function.name}({json.dumps(arguments, sort_keys=True, ensure_ascii=False)})"
 
 
-@dataclass(frozen=True)
-class Vote:
-    """The outcome: the place of the winner, and what each key has gathered."""
+def vote(candidates: Sequence[DrawnAnswer]) -> tuple[int, dict[str, float]]:
+    """The place of the winner, and the weight of each key.
 
-    winner: int
-    weights: dict[str, float]
-
-
-def vote(candidates: Sequence[DrawnAnswer]) -> Vote:
-    """The best candidate of the key with most weight; of equal weights the first.
-
-    A candidate weighs its score, or one where there are no scores.
+    It is the best candidate of the key with most weight; of equal weights the first. A
+    candidate weighs its score, or one where there are no scores.
     """
     weights = [1.0 if each.score is None else each.score for each in candidates]
     calling = sum(w for w, each in zip(weights, candidates, strict=True) if each.calls)
@@ -323,4 +317,4 @@ def vote(candidates: Sequence[DrawnAnswer]) -> Vote:
         totals[key] += weights[place]
     best = max(totals, key=lambda key: totals[key])
     places = (place for place, key in keys.items() if key == best)
-    return Vote(max(places, key=lambda place: weights[place]), totals)
+    return max(places, key=lambda place: weights[place]), totals

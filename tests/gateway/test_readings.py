@@ -1,7 +1,7 @@
-"""`/v1/rerank`: what the session ranks, in the shape that clients of Cohere, Jina and vLLM know."""
+"""Scores of texts that a client has: the steps of an answer, answers in their order."""
 
 import pytest
-from tests.gateway.in_process import KEY, key_ring
+from tests.gateway.in_process import KEY, POOLING, key_ring
 
 from tts.gateway.openai.requests import MAX_SCORES
 from tts.gateway.safety.filters import FilterChain
@@ -10,10 +10,41 @@ from tts.session import Session
 
 QUESTION = "Compute 2 + 2."
 ANSWERS = ["2 + 2 = 4\n\nSo it is \\boxed{4}.", "no", r"It is \boxed{5}.", "no"]
+CONVERSATION = [
+    {"role": "system", "content": "Answer in German."},
+    {"role": "user", "content": "Compute 9."},
+    {"role": "assistant", "content": "It is 9."},
+    {"role": "user", "content": QUESTION},
+]
+
+
+def score_of(text):
+    said = [*CONVERSATION, {"role": "assistant", "content": text}]
+    return POOLING, {"model": "tiny", "messages": said}
 
 
 def order(*answers, **fields):
     return "/v1/rerank", {"model": "tiny", "query": QUESTION, "documents": [*answers], **fields}
+
+
+@pytest.mark.parametrize("scores", ["steps", "answers"])
+def test_an_answer_is_scored_after_a_whole_conversation(tiny_deployment, endpoints, ask, scores):
+    """A verifier of whole answers scores the whole answer alone."""
+    verifier = tiny_deployment.verifier.model_copy(update={"scores": scores})
+    deployment = tiny_deployment.model_copy(update={"verifier": verifier})
+    steps, calls = ["2 + 2 = 4", "So it is 4."], endpoints["verifier"].calls
+    with Session.open(deployment, **endpoints) as session:
+        wanted = session.score(CONVERSATION, [steps]).completions[0].step_scores
+    calls.scored.clear()
+    ((status, answer),) = ask(score_of("\n\n".join(steps)), deployment=deployment)
+    assert status == 200
+    assert answer["id"].startswith("pool-")
+    pairs = answer["data"][0]["data"]
+    assert [right for _, right in pairs] == list(wanted if scores == "steps" else wanted[-1:])
+    assert [wrong + right for wrong, right in pairs] == pytest.approx([1] * len(pairs))
+    assert len(calls.scored) == len(pairs)
+    tokens = max(map(len, calls.scored)) / 4
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] == tokens
 
 
 def test_answers_come_in_the_order_of_the_session(tiny_deployment, endpoints, ask):
@@ -45,10 +76,16 @@ def test_answers_come_in_the_order_of_the_session(tiny_deployment, endpoints, as
         (order("a", top_n=0), "top_n", ">= 1"),
         (order("7 " * 400), "documents", "too long for the verifier"),
         (order("7 " * 100_000), "documents", "longest tokens"),
+        (score_of("7 " * 400), "messages", "more than the 319 that its context leaves"),
+        (score_of("\n\n".join(["7 7 7"] * 80)), "messages", "too long for the verifier: "),
+        (score_of("7 " * 100_000), "messages", "194,592 more than that many of its longest"),
+        (score_of("7\n\n" * (MAX_SCORES + 1)), "messages", "1,025 steps; 1 to 1,024 can be"),
+        (score_of(" "), "messages", "has 0 steps"),
     ],
-    ids=["none", "many", "blank", "no question", "no result", "long", "a book"],
 )
-def test_what_cannot_be_ordered_is_refused(endpoints, ask, request_, param, said):
+def test_what_the_verifier_cannot_read_is_refused_before_anything_is_sent(
+    endpoints, ask, request_, param, said
+):
     ((status, answer),) = ask(request_)
     assert (status, answer["error"]["param"]) == (400, param)
     assert said in answer["error"]["message"]
