@@ -30,9 +30,9 @@ from tts.lab.tuning.tune_file import RESULT, read_fits
 from tts.reports.terminal import print_report
 from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.compare import compare, read_rows
-from tts.runs.config import read_run_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, SUMMARY, read_config, read_json, read_problems
-from tts.runs.groups import Member, group_config, read_whole_group
+from tts.runs.groups import GroupConfig, Member, read_whole_group
 from tts.runs.log import read_events
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import ProcessIdentity, ServerState, parse_state
@@ -105,6 +105,7 @@ def _of_runs(run: Path) -> dict[str, Reader]:
     """What a run or a measurement keeps."""
     config, summary = read_config(run), read_summary_fields(run)
     member = Member("member", {config["strategy"]: config["vote"]}, config["parameters"])
+    group = GroupConfig(RunConfig(**config), [member])
     problems = (
         {"id": "a", "problem": "1 + 1?", "answer": "2", "level": 1},
         {"id": "b", "problem": "2 + 2?", "answer": None, "level": None},
@@ -113,7 +114,10 @@ def _of_runs(run: Path) -> dict[str, Reader]:
     return {
         "run.json": Reader("run.json", json.dumps(config).encode(), read_run_config),
         "group.json": Reader(
-            GROUP, json.dumps(group_config(config, [member])).encode(), _read_group, whole_run
+            GROUP,
+            json.dumps(group.to_json()).encode(),
+            _read_group,
+            whole_run,
         ),
         "summary.json": Reader(
             "summary.json", json.dumps(summary).encode(), _report, whole_run[:2]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runs.logs import solved
 
 from tts.runs.clustered import (
     Estimate,
@@ -18,7 +19,10 @@ from tts.runs.clustered import (
     log_loss,
     rank_correlation,
     ratio,
+    score_bins,
 )
+from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.verdicts import ScoreCalibration
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 20).map(lambda n: n / 20), st.booleans(), st.integers(0, 4)),
@@ -149,3 +153,34 @@ def test_correlation_within_labels_does_not_see_what_the_label_explains():
 def test_a_share_of_nothing_is_none():
     assert ratio(np.zeros(3), np.zeros(3)) is None
     assert harmonic_mean(*[Estimate(0.0, np.zeros(3), 3)] * 2).value == 0
+
+
+@given(ROWS, st.integers(1, 20))
+def test_every_score_is_in_one_bin(rows, count):
+    bins = score_bins(observed(rows), count)
+    assert sum(part.right for part in bins) == sum(right for _, right, _ in rows)
+    assert sum(part.wrong for part in bins) == sum(not right for _, right, _ in rows)
+    for part in bins:
+        if part.mean_score is not None:
+            assert part.low - 1e-9 <= part.mean_score <= part.high + 1e-9
+    outer = score_bins(observed([(1.5, True, 0), (-0.5, False, 0)]), 4)
+    assert (outer[3].right, outer[0].wrong) == (1, 1), "scores beyond 0 and 1"
+
+
+def test_a_verifier_that_is_as_sure_as_it_is_right_has_no_error():
+    sure = observed([(0.75, place > 0, 0) for place in range(4)])
+    assert expected_error(sure).value == pytest.approx(0.0)
+    assert expected_error(observed([(0.0, True, 0), (1.0, False, 0)])).value == pytest.approx(1.0)
+    assert expected_error(observed([])) is None
+
+
+def test_of_a_run_a_completion_without_an_answer_is_wrong_and_one_without_a_score_left_out():
+    calibration = ScoreCalibration()
+    done = (LoggedCompletion((0,), None, 0), LoggedCompletion((1,), 0.5, -1))
+    for correct in ({}, None):  # without a reference nothing is known
+        event = solved(
+            "a", 1.0, correct=correct, groups=(LoggedAnswer("1", True),), completions=done
+        )
+        calibration.add(event)
+    assert calibration.without_score == 1
+    assert calibration.observations.right.tolist() == [False]

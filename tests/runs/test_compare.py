@@ -35,7 +35,7 @@ from tts.runs.compare import (
 from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
-from tts.runs.groups import Member, create_group, expand_groups, group_config, write_comparison
+from tts.runs.groups import GroupConfig, Member, create_group, expand_groups, write_comparison
 from tts.runs.log import RunLog
 from tts.runs.measures import Measures
 from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
@@ -161,7 +161,7 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     }
     members = members_of(configs, STRATEGIES)
     first = config_of("best-of-n", members[0].parameters)
-    create_group(tmp_path, group_config(first, members))
+    create_group(tmp_path, GroupConfig(RunConfig(**first), members).to_json())
     assert read_rows(tmp_path) == ([], ["best-of-n", "weighted-best-of-n", "beam-search"])
     create_run(tmp_path / "best-of-n", first)
     with RunLog(tmp_path / "best-of-n") as log:
@@ -351,7 +351,7 @@ def test_what_differs_is_named_by_its_place_in_the_configuration():
 
 def test_a_group_stands_for_its_begun_runs(tmp_path):
     members = [Member(name, {name: "best"}, {}) for name in ("beam", "mcts", "later")]
-    create_group(tmp_path / "group", group_config(CONFIG, members))
+    create_group(tmp_path / "group", GroupConfig(RunConfig(**CONFIG), members).to_json())
     for name in ("beam", "mcts"):
         write_run(tmp_path / "group" / name, [SESSION], strategy=name, parameters={})
     single = write_run(tmp_path / "single", [SESSION])

@@ -13,9 +13,10 @@ from tests.runs.runs import CONFIG
 
 from tts.base.errors import RunError, TtsError
 from tts.runs.checks import write_summary
+from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, StepGenerated
 from tts.runs.folder import create_run
-from tts.runs.groups import Member, create_group, group_config
+from tts.runs.groups import GroupConfig, Member, create_group
 from tts.runs.log import RunLog, read_events
 from tts.runs.records import CompletionRecord
 from tts.runs.run import Run
@@ -121,7 +122,7 @@ def test_what_is_no_single_run_is_refused_by_name(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
         Run.load(tmp_path)
     members = [Member("beam-search", {"beam-search": "weighted"}, {})]
-    create_group(tmp_path, group_config({}, members))
+    create_group(tmp_path, GroupConfig(RunConfig(), members).to_json())
     with pytest.raises(RunError, match=r"holds several runs.\n.*one of them: beam-search"):
         Run.load(tmp_path)
 

@@ -18,7 +18,8 @@ from tts.session import Result
 
 from .console import Sheet, table
 from .figures.verifier import discrimination, measurement_figures
-from .page.of_runs import Report
+from .page import Report
+from .page.of_runs import facts_of
 from .page.page import Facts
 
 MOST_ROWS = 40
@@ -92,11 +93,10 @@ def measurement_report(
     return Report(
         file,
         title,
-        f"{measurement.chains:,} chains of {measurement.problems:,} problems, "
-        f"{measurement.scores:,} step scores.",
         measurement_figures(measurement, maps),
-        [],
+        facts={**(facts or {}), **facts_of([])},
+        lead=f"{measurement.chains:,} chains of {measurement.problems:,} problems, "
+        f"{measurement.scores:,} step scores.",
         advice=[StudyAdvice(each.name.capitalize(), each.text, each.figure) for each in findings],
         advised=FOUND,
-        configuration=facts or {},
     )

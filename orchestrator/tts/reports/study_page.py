@@ -34,8 +34,8 @@ from .figures.charts import (
     spec,
     tint,
 )
-from .page import FILE
-from .page.of_runs import Report
+from .page import FILE, Report
+from .page.of_runs import facts_of
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
@@ -326,15 +326,17 @@ def study_report(study: Study, findings: Findings) -> Report:
     """The report of a study, with the trees of the base's first run."""
     rounds = study.config.form.rounds
     times = "one round" if rounds == 1 else f"{rounds} rounds"
+    first_run = run_folder(study.folder, CellRun(study.cells()[0], 1))
+    facts = {name: each for name, each in facts_of([first_run]).items() if name != "Configuration"}
     return Report(
         study.folder / FILE,
         f"Study of {study.config.deployment}",
+        study_figures(findings.measurements),
+        [first_run],
+        {**_configuration(study, findings), **facts},
         f"Throughput and accuracy of both engines, measured in {times} of {findings.problems:,} "
         f"problems of {study.config.dataset}.",
-        study_figures(findings.measurements),
-        [run_folder(study.folder, CellRun(study.cells()[0], 1))],
         advice=findings.advice,
-        configuration=_configuration(study, findings),
     )
 
 

@@ -157,15 +157,7 @@ class _ProblemRow(msgspec.Struct, omit_defaults=True):
 
     @property
     def as_problem(self) -> Problem:
-        return Problem(
-            self.id,
-            self.problem,
-            self.answer,
-            self.level,
-            self.history,
-            self.chat_template_kwargs,
-            self.extra,
-        )
+        return Problem(*msgspec.structs.astuple(self))
 
 
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:

@@ -74,17 +74,11 @@ class GroupConfig:
     members: list[Member]
 
     def to_json(self) -> Json:
-        """The content of group.json."""
-        return group_config(self.shared.to_json(), self.members)
-
-
-def group_config(run_config: Json, members: list[Member]) -> Json:
-    """What `group.json` keeps, enough to resume: what the runs share, and each run.
-
-    `run_config` is what any one of the runs keeps.
-    """
-    shared = {name: value for name, value in run_config.items() if name not in _OWN}
-    return {**shared, "runs": [asdict(member) for member in members]}
+        """The content of group.json: what the runs share, and each run."""
+        shared = self.shared.to_json().items()
+        return {name: value for name, value in shared if name not in _OWN} | {
+            "runs": [asdict(member) for member in self.members]
+        }
 
 
 def create_group(folder: Path, config: Json) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tts.build.spec import ROLES, Role
 
+from .clustered import Estimate, auroc, expected_error
 from .measures import Measures
 from .statistics import quantile, rounded, wilson
 
@@ -82,7 +83,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         "Probability that a correct completion scores above a wrong one, over all problems; ties "
         "count half.",
-        lambda run: rounded(run.calibration.auroc, 4),
+        lambda run: _estimated(auroc(run.calibration.observations)),
         source="Hanley and McNeil 1982",
     )
     yield Measure(
@@ -90,7 +91,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
         r"in the bin / all) · \|mean score - share correct\|.",
-        lambda run: rounded(run.calibration.expected_error, 4),
+        lambda run: _estimated(expected_error(run.calibration.observations)),
         source="Naeini et al. 2015",
     )
 
@@ -371,6 +372,10 @@ def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
         return round(wilson(accuracy, len(measures.judged()))[place], 4)
 
     return value_of
+
+
+def _estimated(estimate: Estimate | None) -> float | None:
+    return round(estimate.value, 4) if estimate else None
 
 
 def _over(value: float | None, total: float) -> float | None:

@@ -1,48 +1,19 @@
-"""A run's problems, completions and requests as plain data for programs.
-
-A live search and a log give the same records; this module depends on neither.
-"""
+"""A run's problems, completions and requests as plain data, of a live search or from a log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 from tts.build.spec import Role
-from tts.search import Limit, NodePath, Stop, Thought
+from tts.search import Completion, Limit, NodePath, Stop, Thought
+
+from .events import LoggedCompletion, LoggedThought
 
 NOT_WRITTEN = Thought((), "", Stop.LENGTH)
 """A node that no request wrote: its prompt had filled the context."""
 RequestKind = Literal["main", "eager", "speculative", "prefetch"]
-
-
-class AnyThought(Protocol):
-    """A thought, of a live search or from a log."""
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-
-    @property
-    def thinking(self) -> bool:
-        """Whether it comes before the answer."""
-
-
-class AnyCompletion(Protocol):
-    """A completion, of a live search or from a log."""
-
-    @property
-    def node(self) -> NodePath:
-        """Its last node."""
-
-    @property
-    def score(self) -> float | None:
-        """The aggregate of the verifier's scores."""
-
-    @property
-    def probability(self) -> float | None:
-        """The aggregate of what a calibration makes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +44,8 @@ class CompletionRecord:
     @classmethod
     def of(
         cls,
-        end: AnyCompletion,
-        chain: Iterable[tuple[AnyThought, float | None]],
+        end: Completion | LoggedCompletion,
+        chain: Iterable[tuple[Thought | LoggedThought, float | None]],
         answer: str | None,
     ) -> Self:
         """The completion; `chain` has each thought and its score, first one first."""

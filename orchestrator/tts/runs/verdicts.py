@@ -14,12 +14,9 @@ from typing import Final
 from .clustered import (
     Estimate,
     Observations,
-    ScoreBin,
     auroc,
     commonest,
-    expected_error,
     ranking,
-    score_bins,
 )
 from .events import ProblemSolved
 from .statistics import interval
@@ -56,32 +53,6 @@ class ScoreCalibration:
     def observations(self) -> Observations:
         """The scored completions."""
         return Observations.of(self._scores, map(bool, self._right), self._problems, self._count)
-
-    @property
-    def right(self) -> int:
-        """Scored completions that are right."""
-        return sum(self._right)
-
-    @property
-    def wrong(self) -> int:
-        """Scored completions that are wrong."""
-        return len(self._right) - self.right
-
-    @property
-    def auroc(self) -> float | None:
-        """The area under the ROC curve; None unless some are right and some are wrong."""
-        area = auroc(self.observations)
-        return area.value if area else None
-
-    @property
-    def expected_error(self) -> float | None:
-        """Expected calibration error over 10 bins; None without scores."""
-        error = expected_error(self.observations)
-        return error.value if error else None
-
-    def bins(self, count: int) -> list[ScoreBin]:
-        """Scores from 0 to 1 in equal bins; a score outside is in the nearest one."""
-        return score_bins(self.observations, count)
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     results = results_of({})
     advice = tuple(advise(results, {"policy": {}}))
     drawn = study_figures(tables(results))
-    figure, *_ = Report(Path("page"), "Study", "", drawn, [], advice=advice).tables
+    figure, *_ = Report(Path("page"), "Study", drawn, advice=advice).tables
     check(figure)
     assert len(figure.rows) == len(advice)
     assert figure.rows[0]["advice"].startswith("Leave the division")

@@ -9,7 +9,7 @@ import pytest
 from tests.reports.page.runs import HOSTILE, write_run
 
 from tts.reports.figures.charts import Figure
-from tts.reports.page import write_page
+from tts.reports.page import Report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -86,7 +86,7 @@ def opened(browser):
 def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(opened, tmp_path):
     run = write_run(tmp_path / "a run", problems=3, step=HOSTILE)
     figure = Figure("by-level", "By level", HOSTILE, ROWS, CHART)
-    file = write_page(run / "report.html", "T", {"F": {"a": HOSTILE}}, [figure], [run])
+    file = Report(run / "report.html", "T", [figure], [run], {"F": {"a": HOSTILE}}).write()
     opened.open(file)
     page = opened.page
     assert opened.listed("3 of 3 problems") == ["What is p0?", "What is p1?", "What is p2?"]
@@ -161,7 +161,7 @@ def test_two_runs_stand_side_by_side_on_a_phone(opened, tmp_path):
     apart = Figure(
         "disagreements-1", "D", "Read.", [{"problem": "p1", "answer in two": "2^2"}] * 60
     )
-    file = write_page(tmp_path / "p.html", "T", {}, [figure, apart], runs)
+    file = Report(tmp_path / "p.html", "T", [figure, apart], runs).write()
     opened.page.set_viewport_size({"width": 390, "height": 800})
     opened.open(file)
     page = opened.page
@@ -187,7 +187,7 @@ def test_two_runs_stand_side_by_side_on_a_phone(opened, tmp_path):
 def test_a_tree_opens_fitted_and_takes_another_size_by_buttons_keys_and_wheel(opened, tmp_path):
     run = write_run(tmp_path / "run", problems=2)
     figure = Figure("some", "Some", "Read.", ROWS, CHART)
-    file = write_page(tmp_path / "p.html", "T", {}, [figure], [run])
+    file = Report(tmp_path / "p.html", "T", [figure], [run]).write()
     opened.page.set_viewport_size({"width": 300, "height": 700})
     opened.open(file)
     page = opened.page

@@ -12,8 +12,9 @@ from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
 from tts.runs.compare import summary_of
+from tts.runs.config import RunConfig
 from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
-from tts.runs.groups import Member, create_group, group_config
+from tts.runs.groups import GroupConfig, Member, create_group
 from tts.runs.run import Run
 
 
@@ -52,7 +53,7 @@ def group_of(runs, *names):
     """Make the folder of the runs a group of runs with these names."""
     config = read_config(runs[0])
     members = [Member(name, {"beam-search": "best"}, {"n": 2}) for name in names]
-    create_group(runs[0].parent, group_config(config, members))
+    create_group(runs[0].parent, GroupConfig(RunConfig(**config), members).to_json())
     return runs[0].parent
 
 

@@ -12,7 +12,7 @@ from tests.reports.page.runs import HOSTILE, write_run
 
 from tts.base.errors import RunError
 from tts.reports.figures.charts import Figure
-from tts.reports.page import write_page
+from tts.reports.page import Report
 from tts.reports.page.of_runs import facts_of
 
 CHART = {"mark": "bar", "data": {"name": "rows"}, "encoding": {"y": {"field": "right"}}}
@@ -40,7 +40,7 @@ def run(tmp_path):
 
 
 def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page(run):
-    page = write_page(run / "report.html", "T", {}, [figure(chart=CHART)], [run]).read_text()
+    page = Report(run / "report.html", "T", [figure(chart=CHART)], [run]).write().read_text()
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     rules = dict(rule.strip().split(" ", 1) for rule in html.unescape(policy).split(";"))
     assert rules["default-src"] == "'none'"
@@ -59,13 +59,13 @@ def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page(run):
 
 def test_hostile_text_stays_text_everywhere(tmp_path):
     run = write_run(tmp_path / "a", step=HOSTILE, question=HOSTILE, answer=HOSTILE)
-    plain = write_page(tmp_path / "plain.html", "T", {}, [figure()], [run]).read_text()
+    plain = Report(tmp_path / "plain.html", "T", [figure()], [run]).write().read_text()
     hostile = figure(
         title=HOSTILE, reading=HOSTILE, notes=[HOSTILE], rows=[{HOSTILE: HOSTILE, "right": 1}]
     )
-    page = write_page(
-        tmp_path / "b.html", HOSTILE, {HOSTILE: {HOSTILE: HOSTILE}}, [hostile], [run], lead=HOSTILE
-    ).read_text()
+    facts = {HOSTILE: {HOSTILE: HOSTILE}}
+    report = Report(tmp_path / "b.html", HOSTILE, [hostile], [run], facts, lead=HOSTILE)
+    page = report.write().read_text()
     for name in ("script", "style", "b", "img"):
         assert len(elements(page, name)) == len(elements(plain, name))
     assert "<img src=x" not in page
@@ -80,7 +80,8 @@ def test_hostile_text_stays_text_everywhere(tmp_path):
 def test_numbers_that_are_none_and_half_characters_are_no_obstacle(tmp_path):
     run = write_run(tmp_path / "a", step="\ud800", question="\udc00")
     rows = [{"x": float("nan")}, {"x": float("inf"), "y": True}, {"y": None}]
-    page = write_page(tmp_path / "p.html", "T", {"F": {"n": "\ud800"}}, [figure(rows=rows)], [run])
+    facts = {"F": {"n": "\ud800"}}
+    page = Report(tmp_path / "p.html", "T", [figure(rows=rows)], [run], facts).write()
     (data,) = data_of(page.read_text(), "figure-data")
     assert (data["columns"], data["rows"]) == (
         ["x", "y"],
@@ -89,7 +90,7 @@ def test_numbers_that_are_none_and_half_characters_are_no_obstacle(tmp_path):
 
 
 def test_a_page_without_trees_or_charts_has_no_scripts_of_third_parties(tmp_path):
-    page = write_page(tmp_path / "p.html", "T", {}, [figure()]).read_text()
+    page = Report(tmp_path / "p.html", "T", [figure()]).write().read_text()
     assert len(page) < 60_000
     assert "Search trees" not in page
 
@@ -97,7 +98,7 @@ def test_a_page_without_trees_or_charts_has_no_scripts_of_third_parties(tmp_path
 def test_a_folder_that_cannot_be_written_gets_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
-        write_page(tmp_path / "file" / "report.html", "T", {}, [], [run])
+        Report(tmp_path / "file" / "report.html", "T", [], [run]).write()
 
 
 def _again(seed):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run, same_scores
 from tests.runs.logs import log_bytes
 from tests.runs.replay.recordings import FEW, load, record, replay
-from tests.runs.test_token_requests import SEMANTICS
+from tests.runs.replay.test_token_requests import SEMANTICS
 
 from tts.base.errors import RunError
 from tts.endpoints.base import GenerateCall

@@ -1,8 +1,8 @@
 """`report.html`: figures and search trees on one page that opens offline, from disk, for ever.
 
-    write_page ─┬─ trees ───────────────► data blocks
-                ├─ figures ─────────────► data blocks
-                └─ static/, templates/ ─► one HTML file with its content-security policy
+    Report.write ─┬─ trees ───────────────► data blocks
+                  ├─ figures ─────────────► data blocks
+                  └─ static/, templates/ ─► one HTML file with its content-security policy
 
 | module | job |
 |---|---|
@@ -18,6 +18,6 @@ answers, `viewer.js` ties them together. `static/vendor/` holds third
 parties' builds, which `scripts/run vendor` fetches and verifies.
 """
 
-from .page import FILE, write_page
+from .page import FILE, Report
 
-__all__ = ["FILE", "write_page"]
+__all__ = ["FILE", "Report"]

@@ -10,7 +10,6 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from tts.base import paths
 from tts.base.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
-from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.charts import Cell, Figure, TableRow, listed, number
+from tts.reports.figures.charts import Cell, listed, number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.run import figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare, summary_of
@@ -34,7 +32,7 @@ from tts.runs.log import read_events
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 
-from .page import ADVISED, FILE, Facts, Progress, write_page
+from .page import FILE, Facts, Progress, Report
 
 EVERY_S = 5.0
 """Seconds between two pages, at least."""
@@ -165,61 +163,6 @@ def _cell(value: Any) -> Cell:
     return value if isinstance(value, str) and value.isprintable() else repr(value)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The content of a page, and where it is written."""
-
-    file: Path
-    title: str
-    lead: str
-    figures: list[Figure]
-    runs: list[Path]
-    advice: Sequence[StudyAdvice] = ()
-    """The advice of a study, or what a measurement says."""
-    advised: tuple[str, str] = ADVISED
-    """The heading above it, and what it rests on."""
-    progress: Progress | None = None
-    """The progress of a run that has not finished."""
-    configuration: Facts = field(default_factory=dict)
-    """The configuration of a study; empty otherwise, as runs have their own."""
-
-    @property
-    def tables(self) -> list[Figure]:
-        """The figures, and before them the advice as a table."""
-        rows: list[TableRow] = [
-            {
-                "advice about": each.subject,
-                "advice": each.text,
-                "rests on": self.title_of(each.figure),
-            }
-            for each in self.advice
-        ]
-        heading, hint = self.advised
-        return [*([Figure("advice", heading, hint, rows)] if rows else []), *self.figures]
-
-    def title_of(self, figure: str) -> str:
-        """The title of a figure by its name."""
-        return next((each.title for each in self.figures if each.name == figure), figure)
-
-    def write(self) -> Path:
-        """Write the page; raises RunError."""
-        facts = facts_of(self.runs)
-        if self.configuration:
-            others = {name: each for name, each in facts.items() if name != "Configuration"}
-            facts = {**self.configuration, **others}
-        return write_page(
-            self.file,
-            self.title,
-            facts,
-            self.figures,
-            self.runs,
-            lead=self.lead,
-            advice=self.advice,
-            advised=self.advised,
-            progress=self.progress,
-        )
-
-
 def report_of(folders: Sequence[Path]) -> Report:
     """The report of folders of runs and groups; raises RunError if one cannot be read."""
     return report_on(compare(folders))
@@ -236,9 +179,8 @@ def follow(folder: Path) -> Iterator[Path | RunError]:
     if is_running and not page.exists():
         config = read_run_config(folder, going_on=True)
         now = "Its log is being read: figures and trees follow."
-        yield write_page(
-            page, _name(config), {}, [], progress=_progress(config, solved(folder), now)
-        )
+        progress = _progress(config, solved(folder), now)
+        yield Report(page, _name(config), progress=progress).write()
     while is_worked_on(folder):
         began = time.monotonic()
         try:
@@ -269,12 +211,14 @@ def report_on(comparison: Comparison) -> Report:
         for name, run in zip(comparison.names, comparison.runs, strict=True)
         for each in warnings_of(summary_of(run))
     ]
+    compared = [run.folder for run in comparison.runs]
     return Report(
         file,
         _title(comparison),
-        f"{runs} from the {folders}.{''.join(warnings)}",
         comparison_figures(comparison),
-        [run.folder for run in comparison.runs],
+        compared,
+        facts_of(compared),
+        f"{runs} from the {folders}.{''.join(warnings)}",
     )
 
 
@@ -314,8 +258,9 @@ def _of_run(comparison: Comparison) -> Report:
     return Report(
         folder / FILE,
         _name(config),
-        f"{solved_ones}, in {folder.resolve().name}.{warnings}",
         figures_of(run),
         [folder],
+        facts_of([folder]),
+        f"{solved_ones}, in {folder.resolve().name}.{warnings}",
         progress=progress,
     )

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from tts.base.errors import RunError
 from tts.lab.study.advice import StudyAdvice
-from tts.reports.figures.charts import Cell, Figure
+from tts.reports.figures.charts import Cell, Figure, TableRow
 from tts.runs.config import read_run_config
 from tts.runs.files import write_whole
 from tts.runs.log import read_events
@@ -54,57 +54,69 @@ class Progress:
     written: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def write_page(
-    file: Path,
-    title: str,
-    facts: Facts,
-    figures: Sequence[Figure],
-    runs: Sequence[Path] = (),
-    *,
-    lead: str = "",
-    advice: Sequence[StudyAdvice] = (),
-    advised: tuple[str, str] = ADVISED,
-    progress: Progress | None = None,
-) -> Path:
-    """Write a page of figures and of the search trees of `runs`, and return its file.
+@dataclass(frozen=True)
+class Report:
+    """The content of a page, and the file that it is written to."""
 
-    `lead` is a sentence below the title; `advice` stands there, too, below the heading and the
-    sentence in `advised`. With `progress` and without
-    figures it is loaded anew by itself. Raises RunError if a run cannot be read or nothing can be
-    written.
-    """
-    packed = [_in_order(run) for run in runs]
-    page = _page(title, lead, advice, advised, facts, figures, short_names(runs), packed, progress)
-    try:
-        write_whole(file, page.encode(errors="replace"))  # halves of surrogate pairs
-    except OSError as error:
-        raise RunError(
-            f"The page {file} cannot be written: {error.strerror or error}.",
-            hint="Copy the folder to a place where you may write, and run tts report on the copy.",
-        ) from error
-    return file
+    file: Path
+    title: str
+    figures: Sequence[Figure] = ()
+    runs: Sequence[Path] = ()
+    """The folders of the runs whose search trees it shows."""
+    facts: Facts = field(default_factory=dict)
+    lead: str = ""
+    """A sentence below the title."""
+    advice: Sequence[StudyAdvice] = ()
+    """The advice of a study, or what a measurement says."""
+    advised: tuple[str, str] = ADVISED
+    """The heading above it, and what it rests on."""
+    progress: Progress | None = None
+    """The progress of a run that has not finished; without figures the page reloads by itself."""
+
+    @property
+    def tables(self) -> list[Figure]:
+        """The figures, and before them the advice as a table."""
+        rows: list[TableRow] = [
+            {
+                "advice about": each.subject,
+                "advice": each.text,
+                "rests on": self.title_of(each.figure),
+            }
+            for each in self.advice
+        ]
+        heading, hint = self.advised
+        return [*([Figure("advice", heading, hint, rows)] if rows else []), *self.figures]
+
+    def title_of(self, figure: str) -> str:
+        """The title of a figure by its name."""
+        return next((each.title for each in self.figures if each.name == figure), figure)
+
+    def write(self) -> Path:
+        """Write the page; raises RunError if a run cannot be read or nothing can be written."""
+        content = _html(self).encode(errors="replace")  # halves of surrogate pairs
+        try:
+            write_whole(self.file, content)
+        except OSError as error:
+            raise RunError(
+                f"The page {self.file} cannot be written: {error.strerror or error}.",
+                hint="Copy the folder to a place where you may write, and run tts report on the "
+                "copy.",
+            ) from error
+        return self.file
 
 
-def _page(
-    title: str,
-    lead: str,
-    advice: Sequence[StudyAdvice],
-    advised: tuple[str, str],
-    facts: Facts,
-    figures: Sequence[Figure],
-    names: Sequence[str],
-    packed: Sequence[Sequence[PackedTree]],
-    progress: Progress | None,
-) -> str:
-    has_trees = any(packed)
+def _html(report: Report) -> str:
+    packed = [_in_order(run) for run in report.runs]
     tex = any(tree.tex for of_run in packed for tree in of_run)
-    own_scripts = scripts(charts=any(figure.chart for figure in figures), trees=has_trees, tex=tex)
+    own_scripts = scripts(
+        charts=any(figure.chart for figure in report.figures), trees=any(packed), tex=tex
+    )
     style = styles(tex=tex)
     trees = {
         "first": first_shown(packed),
         "runs": [
             {"name": name, "problems": [tree.entry for tree in of_run]}
-            for name, of_run in zip(names, packed, strict=True)
+            for name, of_run in zip(short_names(report.runs), packed, strict=True)
         ],
     }
     environment = Environment(
@@ -115,20 +127,14 @@ def _page(
         lstrip_blocks=True,
     )
     return environment.get_template("page.html.j2").render(
-        title=title,
-        lead=lead,
-        progress=progress,
-        advised=advised,
-        advice=advice,
-        titles={figure.name: figure.title for figure in figures},
-        facts=facts,
-        figures=figures,
-        trees=has_trees,
+        **vars(report),
+        titles={figure.name: figure.title for figure in report.figures},
+        trees=any(packed),
         policy=policy(own_scripts, style),
         style=Markup(style),
         scripts=[Markup(script) for script in own_scripts],
         theme=_json(chart_theme("currentColor")),
-        figure_data=_json([_figure_data(figure) for figure in figures]),
+        figure_data=_json([_figure_data(figure) for figure in report.figures]),
         tree_data=_json(trees),
         packed_data=_json([[tree.packed for tree in of_run] for of_run in packed]),
     )
