@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.spec import ROLES
-from tts.driver.engine_loads import IdleWatch, MeanLoad
+from tts.driver.records import IdleWatch, MeanLoad
 
 pairs = st.tuples(st.integers(0, 2), st.integers(0, 2))
 states = st.lists(st.tuples(st.integers(0, 3), pairs, pairs), max_size=20)

@@ -11,8 +11,7 @@ from tts.base.errors import EndpointUnavailable
 from tts.driver.generation import MAX_BROKEN_STREAMS, WatchedGenerator
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.streaming import NewTokens, StreamingGenerator
-from tts.search import ConfidenceWatch
-from tts.search.confidence import Confidence
+from tts.search import Confidence, ConfidenceWatch
 
 CALL = GenerateCall(np.array([1, 2], np.int32), 32, 7, 0.8, 1.0, False)
 LOG_PROBS = [-0.1, -0.2, -0.1, -0.4, -3.0, -3.0, -0.1, -0.1]

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tts.driver.prefix_gate import PrefixGate
+from tts.driver.sharing import PrefixGate
 from tts.scheduling import Job, WorkKind
 from tts.search import Score
 

@@ -10,7 +10,7 @@ from tts.base.errors import EndpointUnavailable
 from tts.gateway.draining import Drain
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.status import Readiness
-from tts.session.doubts import DOUBTFUL
+from tts.session.outcome import DOUBTFUL
 from tts.strategies.catalog import STRATEGIES
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from tts.base.errors import DatasetError
 from tts.build.spec import RemoteVerifier, Template
+from tts.driver.sharing import PrefixReuse
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.prompting.prefix_reuse import PrefixReuse
 from tts.prompting.score_calls import score_calls
 from tts.search import Stop, Thought
 

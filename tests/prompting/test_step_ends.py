@@ -6,8 +6,7 @@ from tests.amounts import amount
 
 from tts.build.spec import GeneratorSpec
 from tts.prompting.chat import chat_prompt, generator_chat
-from tts.prompting.step_ends import first_step, split_steps
-from tts.prompting.stop_words import count_stop_words, delimiter_stop_words
+from tts.prompting.step_ends import count_stop_words, delimiter_stop_words, first_step, split_steps
 from tts.search import Stop
 
 

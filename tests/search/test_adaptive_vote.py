@@ -19,7 +19,7 @@ from tts.search import (
     Stop,
     Thought,
 )
-from tts.search.adaptive_vote import chance_of_reversal
+from tts.search.votes import chance_of_reversal
 
 weights = st.one_of(st.integers(0, 40), st.floats(0, 40).map(lambda weight: round(weight, 4)))
 

@@ -7,7 +7,7 @@ from tests.amounts import amount
 from tests.search.driving import END, STEP, beam_configs, build, drive, grow, worlds
 
 from tts.search import BeamSearchConfig, Fate, Generated, Scored
-from tts.search.pruning import EarlyPruner, best_rank, cutoff
+from tts.search.step_hints import EarlyPruner, best_rank, cutoff
 from tts.search.step_search import Pruner
 
 

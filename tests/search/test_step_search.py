@@ -3,7 +3,7 @@
 from tests.search.driving import STEP, build
 
 from tts.search import BeamSearchConfig, Generated, Score, Scored, Stop, Thought
-from tts.search.pruning import best_rank, expected_score
+from tts.search.step_hints import best_rank, expected_score
 from tts.search.step_search import Candidate, Pool
 from tts.search.tree import Node
 

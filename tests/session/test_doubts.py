@@ -4,7 +4,7 @@ import pytest
 
 from tts.build.spec import VerifierCalibration, load_deployment
 from tts.datasets.demo import EXAMPLES
-from tts.session.doubts import doubt_of_answer, doubt_of_question, doubts, probability_of
+from tts.session.outcome import doubt_of_answer, doubt_of_question, doubts, probability_of
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tts.lab.bench.single_run import prepare
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession, Session
-from tts.session.function_files import sources_of
+from tts.session.functions import sources_of
 
 QUESTION = "Compute 1 + 2."
 PRM = "CALLS = []\n\n\ndef score(question, steps):\n    CALLS.append(steps)\n    return 0.25\n"

@@ -20,7 +20,8 @@ from tts.search import (
     SearchResult,
     Tree,
 )
-from tts.session import event_loop, own_search
+from tts.session import event_loop
+from tts.session import strategy as own_search
 from tts.session.event_loop import interruptible
 from tts.strategies.strategy import Ballot, Strategy
 

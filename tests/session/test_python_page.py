@@ -14,7 +14,7 @@ from tts.fleet.replicas import EnginePair
 from tts.fleet.server import Server
 from tts.serving.command.ports import Addresses
 from tts.session import Session
-from tts.session.function_files import load_all, source_of
+from tts.session.functions import load_all, source_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"

@@ -10,8 +10,8 @@ from tts.base.errors import RunError
 from tts.runs.events import VERSION, Resources, SessionBegan
 from tts.runs.log import RunLog, read_events
 from tts.runs.measures import Measures
-from tts.session import resources
-from tts.session.resources import gpu_energy, recorded_resources
+from tts.session import run
+from tts.session.run import gpu_energy, recorded_resources
 
 
 class NVMLError(Exception):
@@ -94,7 +94,7 @@ def test_the_log_has_processor_time_and_energy_at_the_end_of_a_session(nvml, tmp
 
 
 def test_a_session_that_goes_on_is_written_down_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr(resources, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(run, "INTERVAL_S", 0.0)
     with RunLog(tmp_path) as log:
         asyncio.run(recorded(log, turns=10))
     used = [event.cpu_s for event in read_events(tmp_path) if isinstance(event, Resources)]

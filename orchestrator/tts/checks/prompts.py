@@ -15,7 +15,7 @@ from tts.build.thinking import thinking_of, unknown_thinking
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifiers.critique import Critic
 from tts.prompting.chat import chat_prompt, generator_chat
-from tts.prompting.stop_words import count_stop_words
+from tts.prompting.step_ends import count_stop_words
 
 from .findings import not_checked, refused
 

@@ -294,7 +294,7 @@ def main() -> None:
     try:
         sys.exit(exit_code_of(app))
     finally:
-        files = sys.modules.get("tts.session.function_files")
+        files = sys.modules.get("tts.session.functions")
         if files and files.loaded:  # what a user's code has open is closed by a last collection
             gc.unfreeze()
         else:  # which takes 0.1 s, and nothing else needs it

@@ -13,7 +13,7 @@ from tts.gateway.draining import Drain
 from tts.gateway.safety.filters import FilterChain
 from tts.reports.progress import ProgressLines
 from tts.session.event_loop import interruptible
-from tts.session.function_files import load_all, source_of
+from tts.session.functions import load_all, source_of
 
 from .completion import deployments
 from .options import ServerOption, VerifierOption, usable

@@ -22,7 +22,7 @@ from tts.build.spec import FORMATS, Role, bundled_deployments
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.gpus import GPUS
 from tts.reports.console import consoles, say
-from tts.session.function_files import names_function
+from tts.session.functions import names_function
 
 from .drafting import (
     DEMO,

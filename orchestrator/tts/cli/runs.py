@@ -26,7 +26,7 @@ from tts.runs.config import FunctionSource, Limits, RunConfig
 from tts.runs.folder import PROBLEMS
 from tts.runs.groups import is_group
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.session.function_files import names_function, source_of, sources_of
+from tts.session.functions import names_function, source_of, sources_of
 from tts.strategies.names import STRATEGY_NAMES, TEXT_PARAMETERS
 
 from .command import command_line

@@ -5,8 +5,7 @@
 | driver | `Driver`: takes problems at any time; the pump |
 | problem_run | one problem's search while it runs: asks become jobs, answers results |
 | dispatcher | sends jobs to the endpoints as requests, cancels and reports them |
-| submission | a problem that was submitted, and its deadline |
-| records | what a driver reports, of which a session makes its log |
+| records | what a driver takes and reports, of which a session makes its log; idle engines |
 | policy | a deployment's batching policies, as the scheduler takes them |
 
 What is added to that stands beside it:
@@ -14,15 +13,13 @@ What is added to that stands beside it:
 | module | job |
 |---|---|
 | speculation | work sent ahead of the search, and how far its guesses come true |
-| prefix_gate | requests that wait for the prefix that they share |
+| sharing | scores that equal chains share; requests that wait for a prefix that they share |
 | generation | an expansion's requests, up to where the generator loses its confidence |
-| engine_loads | mean load and idle stretches of the engines |
 """
 
 from .driver import Driver
 from .policy import policy_of
-from .records import EndedRequest, IdleEngine, Record, SharedScore, Started, UsedGuess
-from .submission import Submission
+from .records import EndedRequest, IdleEngine, Record, SharedScore, Started, Submission, UsedGuess
 
 __all__ = [
     "Driver",

@@ -14,9 +14,8 @@ from tts.prompting.writing import Written
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, NodePath, Score, Scored, quantise
 
-from .engine_loads import IdleWatch, MeanLoad
 from .generation import prefill, write
-from .records import CancelReason, EndedRequest, JobAnswer, TakeRecord
+from .records import CancelReason, EndedRequest, IdleWatch, JobAnswer, MeanLoad, TakeRecord
 
 Reply = Written | VerifierResult | None
 """What came of an expansion, of a score, or of a prefetch."""

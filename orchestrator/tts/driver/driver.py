@@ -28,9 +28,8 @@ from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
 from .problem_run import ProblemRun
-from .records import JobAnswer, TakeRecord
+from .records import JobAnswer, Submission, TakeRecord, set_deadline
 from .speculation import Trust, best_guesses
-from .submission import Submission, set_deadline
 
 
 class Driver:

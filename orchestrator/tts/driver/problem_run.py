@@ -19,17 +19,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from tts.driver.sharing import PrefixReuse
 from tts.prompting import Context
-from tts.prompting.prefix_reuse import PrefixReuse
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, Generated, NodePath, Score, Scored, Search, Stop, Thought, Work
 
 from .dispatcher import Dispatcher
-from .prefix_gate import PrefixGate
-from .records import JobAnswer, SharedScore, Started, UsedGuess
-from .shared_scores import SharedScores
+from .records import JobAnswer, SharedScore, Started, Submission, UsedGuess
+from .sharing import PrefixGate, SharedScores
 from .speculation import Speculation, Trust
-from .submission import Submission
 
 
 class ProblemRun:

@@ -1,18 +1,31 @@
-"""What a driver reports: every request when it has ended, what took none, and idle engines.
+"""What a driver takes, submissions, and what it reports: requests, idle engines.
 
-Times are those of the driver's clock, in seconds.
+Every request is reported when it has ended. Times are those of the driver's clock, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
 
-from tts.build.spec import Role
+from tts.base.errors import DeadlineExceeded
+from tts.build.spec import ROLES, Role
 from tts.problem import Problem
 from tts.scheduling import Prefetch, WorkKind
-from tts.search import Expand, NodePath, Score, Scored, Thought
+from tts.search import (
+    Expand,
+    Generated,
+    NodePath,
+    ResumedWork,
+    Score,
+    Scored,
+    Search,
+    SearchResult,
+    Thought,
+)
 
 JobAnswer = tuple[Thought, ...] | Scored | None
 """The result of a request: thoughts, a score, or nothing for a prefetch."""
@@ -86,3 +99,98 @@ class IdleEngine:
 Record = Started | EndedRequest | SharedScore | UsedGuess | IdleEngine
 TakeRecord = Callable[[Record], None]
 """Takes each record as it comes; it must not raise."""
+
+
+@dataclass(eq=False)
+class Submission:
+    """Await it for the problem's result; cancelling the wait cancels the search.
+
+    `number` is unique within its driver; older problems have smaller ones.
+
+    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
+    """
+
+    number: int
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    resumed: ResumedWork
+    on_result: Callable[[Generated | Scored], None] | None
+    outcome: asyncio.Future[SearchResult]
+    search: Search | None = field(default=None, init=False)
+    """The search; None until the problem is started."""
+
+    def __await__(self) -> Generator[Any, None, SearchResult]:
+        return self.outcome.__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended: solved, failed or cancelled."""
+        return self.outcome.done()
+
+    def cancel(self) -> None:
+        """End the search; its requests in flight are cancelled on the engines."""
+        self.outcome.cancel()
+
+
+def set_deadline(submission: Submission, seconds: float, stop: Callable[..., None]) -> None:
+    """Stop a submission by `Driver.stop` after so many seconds, unless it has ended by then."""
+    late = DeadlineExceeded(
+        f"Problem {submission.problem.id} was not solved within {seconds:g} s.",
+        hint="Give it more time, or a smaller n.",
+    )
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, partial(stop, submission, late=late))
+    submission.outcome.add_done_callback(lambda _: timer.cancel())
+
+
+class IdleWatch:
+    """Reports every period in which nothing was in flight on an engine."""
+
+    def __init__(self, record: TakeRecord) -> None:
+        """`record` takes an `IdleEngine` when a stretch ends, or its reason changes."""
+        self._record = record
+        self._idle: dict[Role, tuple[float, str]] = {}
+
+    def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
+        """Take in what is in flight and pending on both engines as of `now`, generator first."""
+        for place, engine in enumerate(ROLES):
+            why = None
+            if not in_flight[place]:
+                why = _reason(pending[place], in_flight[1 - place])
+            if engine in self._idle and self._idle[engine][1] != why:
+                self._report(engine, now)
+            if why:
+                self._idle.setdefault(engine, (now, why))
+
+    def end(self, now: float) -> None:
+        """Report the stretches that last until the end of the run."""
+        for engine in list(self._idle):
+            self._report(engine, now)
+
+    def _report(self, engine: Role, now: float) -> None:
+        since, why = self._idle.pop(engine)
+        if since < now:
+            self._record(IdleEngine(engine, since, now, why))
+
+
+class MeanLoad:
+    """Requests in flight on an engine, averaged over any period."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._in_flight = 0
+        self._sum = 0.0
+
+    def update(self, now: float, in_flight: int) -> float:
+        """Take in how many are in flight as of `now`; returns request-seconds so far."""
+        self._sum += self._in_flight * (now - self._now)
+        self._now, self._in_flight = now, in_flight
+        return self._sum
+
+
+def _reason(pending: int, others: int) -> str:
+    """Why an engine idles; `others`: requests in flight on the other engine."""
+    if pending:
+        return "budget"
+    return "dependency" if others else "no work"

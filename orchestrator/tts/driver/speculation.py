@@ -21,7 +21,7 @@ from tts.prompting import Context
 from tts.scheduling import Job, WorkKind
 from tts.search import Guess, NodePath, Search, Thought
 
-from .submission import Submission
+from .records import Submission
 
 
 def best_guesses(speculations: Iterable[Speculation]) -> Iterator[Job]:

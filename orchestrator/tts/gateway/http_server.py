@@ -35,7 +35,7 @@ from tts.fleet.server import Server, in_loop, local_name, open_server
 from tts.serving.server.loading import Loading
 from tts.serving.server.triton import Triton
 from tts.session import AsyncSession
-from tts.session.function_files import verifier_of
+from tts.session.functions import verifier_of
 
 from . import process
 from .app import App

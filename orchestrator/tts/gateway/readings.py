@@ -23,7 +23,7 @@ from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
-from tts.session.doubts import doubts, probability_of
+from tts.session.outcome import doubts, probability_of
 from tts.strategies.parameters import scores_answers
 
 from .answer.prompts import (

@@ -21,7 +21,7 @@ from tts.build.spec.field_docs import field_doc
 from tts.datasets.demo import EXAMPLES
 from tts.prompting.chat import takes_system
 from tts.search import SearchConfig
-from tts.session.doubts import DOUBTFUL, is_demo_pair
+from tts.session.outcome import DOUBTFUL, is_demo_pair
 from tts.session.strategy import choose
 from tts.strategies.catalog import find_strategy
 

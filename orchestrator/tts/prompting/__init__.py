@@ -4,11 +4,10 @@
 |---|---|
 | models | tokenizers, formats and limits of both models |
 | chat | the generator's prompt |
-| stop_words, step_ends | where a step ends, in token ids and in text |
+| step_ends | where a step ends, in token ids and in text |
 | context | the ids of one problem's nodes, built once per node |
 | writing | the requests that an expansion takes, and the thoughts of their replies |
 | score_calls | requests that score a chain which was written elsewhere |
-| prefix_reuse | how much of a prompt the verifier has read before |
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from tts.problem import Problem
 from tts.search import Thought
 
 from .chat import chat_prompt, generator_chat, shown_chat
-from .step_ends import first_step, split_steps
-from .stop_words import StopWord, delimiter_stop_words
+from .step_ends import StopWord, delimiter_stop_words, first_step, split_steps
 
 QUESTION = "What is it?"
 """What a deployment's own chat asks, before there are any problems."""

@@ -4,50 +4,42 @@
 |---|---|
 | thought | values: thoughts, node paths, fates, scores; requests and their answers |
 | tree | the nodes of one problem by path, their scores and ranks, and their digest |
-| protocol | `Search`: ask, tell, result, and the optional parts |
-| base | the parameters that strategies share |
+| protocol | `Search`: ask, tell, result, and the optional parts; the parameters of strategies |
 | step_search | the loop: candidates grow, are scored and decided in pools |
+| step_hints | beside the loop: candidates pruned before they are scored, and guesses |
 | ahead | `Hints`: guesses at expansions, scores that are not needed; and resumed work |
-| step_hints | the hints of the loop |
-| pruning | candidates pruned before they are scored |
 | seeds | the seed of each sample |
 | cut_short | the completions of a search that a limit ends |
 | budget | a search whose tokens are limited |
 | calibration | the probabilities that scores stand for, as measured |
-| confidence | the confidence of a chain, from its log-probabilities |
-| votes | the weight of each answer so far |
-| seen_values | the range of a tree's values |
+| votes | the weight of each answer so far, and how sure the leader is |
 | auto | the search for any budget, as it is advised |
-| advice | what a search is advised, and what came of it |
 | allocation | what the problems of a run are advised, by those before them |
-| beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
-| adaptive_vote | sampling in rounds until the vote is probably decided |
+| beam_search, dvts, mcts, particle_filtering, rebase | the strategies over steps |
+| sampling | independent samples, at once or in rounds until the vote is probably decided |
 | confidence_vote | sampling weighed by the generator's own confidence |
 """
 
-from .adaptive_vote import AdaptiveVoteConfig
-from .advice import Advice, Decision
 from .ahead import Guess, Hints, ResumedWork
-from .allocation import Allocation
+from .allocation import Advice, Allocation, Decision
 from .auto import AutoConfig, AutoSearch
-from .base import SearchConfig, StepConfig
 from .beam_search import BeamSearch, BeamSearchConfig
 from .budget import BudgetedSearch
 from .calibration import Calibration, ScoreMap, isotonic
-from .confidence import Confidence, ConfidenceWatch
-from .confidence_vote import ConfidenceVoteConfig
+from .confidence_vote import ConfidenceVoteConfig, ConfidenceWatch
 from .dvts import DvtsConfig
 from .mcts import MctsConfig
 from .particle_filtering import ParticleConfig
-from .protocol import Limit, Search, SearchResult
+from .protocol import Limit, Search, SearchConfig, SearchResult, StepConfig
 from .rebase import RebaseConfig
-from .sampling import SampleSearch, SampleSearchConfig
+from .sampling import AdaptiveVoteConfig, SampleSearch, SampleSearchConfig
 from .seeds import SeedOf, node_seed, unit_interval
 from .step_hints import StepHints
 from .step_search import StepSearch
 from .thought import (
     Aggregation,
     Completion,
+    Confidence,
     Expand,
     Fate,
     Generated,

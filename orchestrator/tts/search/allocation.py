@@ -1,4 +1,4 @@
-"""A run's budget among its problems, and what each is advised (`Advice`).
+"""Advice to the searches of a run: its budget among its problems, and how each is searched.
 
     stage 0: an eighth of the problems ──► 1: an eighth ──► 2: a quarter ──► 3: the others
 
@@ -10,9 +10,7 @@ spent, and the allowance with which it would be spent exactly.
 
 The hash of a problem's name decides its stage, so what it is advised depends on the run's problems,
 and neither on their order nor on which of them were faster. A problem by itself has the budget as
-its limit.
-
-The verifier's calibration decides the method (`method_of`).
+its limit. The verifier's calibration decides the method (`method_of`).
 """
 
 from __future__ import annotations
@@ -20,10 +18,52 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from .advice import Advice, Decision, Method
 from .calibration import Calibration, Interval
+
+Method = Literal["mcts", "rebase", "vote"]
+"""How a problem is searched: by MCTS, in rounds of REBASE, or by independent chains that vote."""
+EndedBy = Literal["vote", "allowance", "no votes", "n", "limit"]
+"""The end of a search: its vote was decided; it had taken its allowance; many completions had no
+vote; n had room for no more; or a limit cut it short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """How a problem is to be searched. The defaults are for one by itself."""
+
+    method: Method = "mcts"
+    votes: int = 4
+    """Unanimous votes of about this weight decide."""
+    width: int = 4
+    """Chains of a round."""
+    parallel: int = 4
+    """Simulations of MCTS at a time."""
+    allowance: int | None = None
+    """Generated tokens after which the search ends, if it has a completion."""
+    cap: int | None = None
+    """Generated tokens that the tree may hold at most; not enforced here, see `budget`."""
+    auroc: float | None = None
+    """How well the scores of inner steps tell right chains from wrong ones, as measured; None where
+    the verifier was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The advice to a problem's search, and what came of it."""
+
+    advice: Advice
+    ended_by: EndedBy
+    tokens: int
+    """Generated tokens in the tree, with those that the verifier wrote about it."""
+    first_tokens: int | None
+    """The tokens when it could have ended: it had its first completions. None where a limit came
+    first."""
+    chain_tokens: int | None = None
+    """The mean tokens of a completion, with what was written about it; None where there is none."""
+
 
 MIN_PROBLEMS = 64
 """Fewest problems of a run among which a budget is shared."""

@@ -17,18 +17,16 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from .adaptive_vote import chance_of_reversal
-from .advice import Advice, Decision, EndedBy
-from .base import SearchConfig
+from .allocation import Advice, Decision, EndedBy
 from .budget import Critiques
 from .calibration import Calibration
 from .mcts import MctsConfig, MctsSearch
-from .protocol import Search, SearchResult
+from .protocol import Search, SearchConfig, SearchResult
 from .rebase import RebaseConfig, RebaseSearch, Rounds
 from .seeds import SeedOf
 from .thought import Completion, Generated, Scored, Work, significant
 from .tree import Tree
-from .votes import AnswerOf, Votes
+from .votes import AnswerOf, Votes, chance_of_reversal
 
 DOUBT = significant(0.05)
 """Probability of a reversal at which a vote is decided."""

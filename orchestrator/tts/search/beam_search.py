@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .base import WidthConfig
-from .protocol import Search
-from .pruning import EarlyPruner
+from .protocol import Search, WidthConfig
 from .seeds import SeedOf
-from .step_hints import StepHints, best_get
+from .step_hints import EarlyPruner, StepHints, best_get
 from .step_search import Candidate, Pool, StepSearch
 from .thought import Fate, NodePath
 from .tree import Node

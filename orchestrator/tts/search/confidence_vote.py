@@ -21,13 +21,18 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from .confidence import Confidence
 from .protocol import Search
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
-from .thought import Completion, Expand, Fate, NodePath, significant
+from .thought import Completion, Confidence, Expand, Fate, NodePath, significant
 from .tree import Node, Rank
 from .votes import AnswerOf
+
+CONFIDENCE_UNIT = 1e-3
+"""Confidences are rounded to this, so that float noise does not move the end of a chain."""
+
+LEAST = -100.0
+"""A log-probability below this counts as this: servers write -inf or -9999 for it."""
 
 
 class ConfidenceVoteConfig(SampleSearchConfig):
@@ -93,3 +98,45 @@ class ConfidenceVoteSearch(SampleSearch):
         """The confidence of the chain that ends in a node."""
         assert node.thought is not None
         return -math.inf if node.thought.confidence is None else node.thought.confidence
+
+
+class ConfidenceWatch:
+    """Follows a chain's tokens as they come: its weakest window, and whether it is to end."""
+
+    def __init__(self, request: Confidence) -> None:
+        self._request = request
+        self._sums = [0.0]
+        """Sums of the first 0, 1, 2, ... log-probabilities."""
+        self._weakest: float | None = None
+        self.cut = False
+        """Whether a window fell below the floor."""
+
+    def take(self, log_probs: Sequence[float]) -> int:
+        """Take in the next tokens' log-probabilities; returns how many belong to the chain."""
+        window, floor = self._request.window, self._request.floor
+        for place, value in enumerate(log_probs):
+            if self.cut:
+                return place
+            self._sums.append(self._sums[-1] + max(LEAST, value))
+            if len(self._sums) > window:
+                mean = _rounded((self._sums[-1] - self._sums[-1 - window]) / window)
+                if self._weakest is None or mean < self._weakest:
+                    self._weakest = mean
+                self.cut = floor is not None and mean < floor
+        return len(log_probs)
+
+    @property
+    def ends_chains(self) -> bool:
+        """Whether there is a floor, so that tokens are wanted as they come."""
+        return self._request.floor is not None
+
+    @property
+    def weakest(self) -> float | None:
+        """The confidence of the weakest window so far; None before the first token."""
+        if self._weakest is not None or len(self._sums) == 1:
+            return self._weakest
+        return _rounded(self._sums[-1] / (len(self._sums) - 1))
+
+
+def _rounded(confidence: float) -> float:
+    return round(round(confidence / CONFIDENCE_UNIT) * CONFIDENCE_UNIT, 6)

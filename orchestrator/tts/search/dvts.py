@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .base import WidthConfig
-from .protocol import Search
-from .pruning import EarlyPruner, best_rank
+from .protocol import Search, WidthConfig
 from .seeds import SeedOf
-from .step_hints import StepHints, best_get
+from .step_hints import EarlyPruner, StepHints, best_get, best_rank
 from .step_search import Candidate, Pool, StepSearch
 from .thought import Fate
 from .tree import Node

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from .base import StepConfig
-from .protocol import Search
+from .protocol import Search, StepConfig
 from .seeds import SEED_BITS, SeedOf
 from .step_hints import StepHints, best_get
 from .step_search import Pool, StepSearch

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from .base import StepConfig
-from .protocol import Search
+from .mcts import SeenValues
+from .protocol import Search, StepConfig
 from .seeds import SeedOf
-from .seen_values import SeenValues
 from .step_hints import StepHints
 from .step_search import Pool, StepSearch
 from .thought import Completion, Fate

@@ -10,8 +10,8 @@ A GROWING candidate has no step yet; a SCORING one has nodes that are `awaited`,
 `rank`. `_decide` is called when every candidate of the pool is READY. `_finish` ends the whole
 search, whatever state the candidates of other pools are in.
 
-Two objects may stand beside the loop, which change no result: `pruning` withdraws candidates whose
-score cannot matter any more, and `step_hints` guesses what may be asked for next.
+Two objects of `step_hints` may stand beside the loop, which change no result: one withdraws
+candidates whose score cannot matter any more, one guesses what may be asked for next.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from .base import SearchConfig
 from .cut_short import completions_so_far
-from .protocol import Search, SearchResult
+from .protocol import Search, SearchConfig, SearchResult
 from .seeds import SeedOf
 from .thought import (
     Completion,
@@ -99,7 +98,7 @@ class Candidate:
 
 
 class Pruner:
-    """Prunes candidates before their scores are known. This one prunes none; see `pruning`."""
+    """Prunes candidates before their scores are known. This one prunes none."""
 
     def may_prune(self, candidate: Candidate) -> bool:
         """Whether a candidate may be pruned while it waits for its score."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from .confidence import Confidence
-
 NodePath = tuple[int, ...]
 """A node's name: the child indices from the root, which is the empty tuple."""
 
@@ -94,6 +92,20 @@ class Sampling:
     """Most tokens of the thinking before the answer; None: as many as the deployment allows."""
     top_k: int = 0
     min_p: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """A request for a chain's confidence, which is that of its weakest window.
+
+    A window's is the mean of the natural logarithms of its tokens' probabilities, a multiple of
+    a thousandth.
+    """
+
+    window: int
+    """Tokens of a window; a shorter chain is one."""
+    floor: float | None
+    """A chain ends at the first token whose window lies below this; None: none does."""
 
 
 @dataclass(frozen=True, slots=True)

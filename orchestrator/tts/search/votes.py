@@ -1,10 +1,13 @@
-"""The votes of completions so far, for searches that end once they are decided."""
+"""The votes of completions so far, and how sure their leader is."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from .thought import significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,30 @@ class Votes:
         runner_up = sum(weight for form, weight in others.items() if not form.exact)
         runner_up += max((weight for form, weight in others.items() if form.exact), default=0.0)
         return self._weights[leader], runner_up
+
+
+def chance_of_reversal(first: float, second: float) -> float:
+    """The probability that the generator gives the second of two answers more often.
+
+    With v1 and v2 votes, and before any vote each share as likely as another, it is P(p < 1/2) for
+    p ~ Beta(v1 + 1, v2 + 1), and 1/2 unless v1 > v2: the regularised incomplete beta function at
+    1/2, by its continued fraction (Press et al., "Numerical recipes", 6.4).
+    """
+    if first <= second:
+        return 0.5
+    a, b = first + 1, second + 1
+    log_factor = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) - (a + b) * math.log(2)
+    c, d = 1.0, 1 / (1 - (a + b) / (a + 1) / 2)
+    fraction = d
+    for m in range(1, 100_000):
+        even = m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m)) / 2
+        odd = -(a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1)) / 2
+        change = 1.0
+        for term in (even, odd):
+            d = 1 / (1 + term * d)
+            c = 1 + term / c
+            change = c * d
+            fraction *= change
+        if abs(change - 1) < 1e-15:
+            break
+    return significant(math.exp(log_factor) * fraction / a)

@@ -7,18 +7,15 @@ docs/reference/python.md.
 | async_session | `AsyncSession`: the same, awaited |
 | event_loop | a command's loop, which Ctrl-C stops in order; a thread's for calls that block |
 | result | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
-| doubts | warnings of answers that may well be wrong |
 | questions | texts and pairs as problems |
 | arguments | the options of a call, checked, and the configuration that they ask for |
 | strategy | the search for a strategy's name, config object or function |
 | plan | a run's resolved configuration, with its functions and other objects |
-| functions, function_files | the program's own `answer_of` and `equal`; functions in files |
+| functions | the program's own `answer_of` and `equal`; functions in files |
 | solver | solves the problems of a plan; results that the program has not taken yet |
-| outcome | a finished search to its answers, votes and record |
-| requests | samples outside a search |
-| scoring | scores of solutions that exist already; candidates, ranked |
-| run | a run in a folder; the results of one that is continued |
-| resources | records a run's use of the machine in its log |
+| outcome | a finished search to its answers, votes, record and doubts |
+| scoring | samples outside a search; scores of solutions that exist, candidates ranked |
+| run | a run in a folder and its use of the machine; the results of one that is continued |
 
 Importing this package is quick: each name's module is imported when the name is used.
 """

@@ -38,9 +38,8 @@ from tts.search import Aggregation
 from tts.serving.server.loading import Loading
 from tts.strategies.parameters import scores_answers
 
-from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
-from .function_files import verifier_of
+from .functions import verifier_of
 from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (
     Question,
@@ -52,7 +51,7 @@ from .questions import (
 )
 from .result import Result, RunProgress
 from .run import OpenRun, begin, complete, logged_drivers, logged_results, open_run
-from .scoring import Candidate, Scorer, ranked, solutions_of
+from .scoring import Candidate, Scorer, generate, ranked, solutions_of
 from .solver import Outbox, Solver, streamed
 from .strategy import choose
 
@@ -267,7 +266,7 @@ class AsyncSession:
         """See `Session.generate`."""
         check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
         async with self.work() as engines:
-            return await requests.generate(
+            return await generate(
                 engines.models,
                 engines.endpoints[0],
                 prompt,

@@ -36,8 +36,7 @@ from tts.search import Calibration, SearchConfig
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks, require_scores
 
-from .function_files import Loaded
-from .functions import AnswerFunction, EqualFunction
+from .functions import AnswerFunction, EqualFunction, Loaded
 from .result import Step
 from .strategy import ChosenStrategy
 

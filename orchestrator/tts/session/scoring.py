@@ -1,4 +1,4 @@
-"""Scores of solutions that exist already: one problem's candidates, or thousands of chains.
+"""Work outside a search: samples of the generator, and scores of solutions that exist already.
 
     solutions ─► a request for each step ─┬─ equal to one of the same question ─► its answer
                                           └─ else ─► in flight, as far as the policy goes
@@ -19,23 +19,25 @@ from itertools import groupby
 from typing import Any
 
 from tts.base.errors import DatasetError, RequestRefused
+from tts.build.tokenizer import Message
 from tts.build.verifiers.prompted import Prompted
 from tts.driver.policy import policy_of
-from tts.endpoints.base import GenerateCall, ScoreCall, Verifier, VerifierResult
+from tts.driver.sharing import common_length
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.together import together
 from tts.grading import Equality
 from tts.grading.votes import judge
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.context import NO_IDS
-from tts.prompting.prefix_reuse import common_length
 from tts.prompting.score_calls import score_calls
 from tts.prompting.step_ends import steps_of
 from tts.runs.records import CompletionRecord
-from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, quantise
+from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, node_seed, quantise
 from tts.search.thought import aggregate
 
-from .questions import check_question
+from .questions import check_question, is_message
 from .result import Result, Usage
 
 TEXTS_IN_FLIGHT = 256
@@ -351,3 +353,42 @@ def _probability(
         if score is not None
     ]
     return aggregate(probabilities, how)
+
+
+async def generate(
+    models: Models,
+    generator: Generator,
+    prompt: str | Sequence[Message],
+    *,
+    n: int,
+    max_tokens: int,
+    temperature: float,
+    top_p: float,
+    seed: int,
+) -> list[str]:
+    """Texts of n samples; raises DatasetError if the prompt leaves no room for output."""
+    if isinstance(prompt, str) or not isinstance(prompt, Sequence):
+        check_question(prompt, "The prompt")
+    elif not (prompt and all(map(is_message, prompt))):
+        raise DatasetError(
+            f"The prompt is {prompt!r:.200}, which is no chat.",
+            hint='Give a list of messages: [{"role": "user", "content": "..."}].',
+        )
+    spec = models.deployment.generator
+    chat = generator_chat(spec, prompt) if isinstance(prompt, str) else prompt
+    ids = chat_prompt(models.generator, chat)
+    limit = min(max_tokens, spec.max_seq_len - len(ids))
+    if limit < 1:
+        raise DatasetError(
+            f"The prompt is {len(ids)} tokens long; the generator's context holds "
+            f"{spec.max_seq_len}, prompt and output together (generator.max_seq_len).",
+            hint="Shorten the prompt, or raise generator.max_seq_len in the deployment.",
+        )
+    consecutive = models.deployment.consecutive_seeds
+    seeds = (node_seed(seed, "generate", (at,), consecutive=consecutive) for at in range(n))
+    calls = (GenerateCall(ids, limit, each, temperature, top_p, False) for each in seeds)
+    samples = await together(generator.generate(call) for call in calls)
+    return [
+        "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))
+        for sample in samples
+    ]

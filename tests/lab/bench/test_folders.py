@@ -24,7 +24,7 @@ from tts.runs.log import ChecksumChain, read_events
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
-from tts.session.function_files import source_of
+from tts.session.functions import source_of
 
 
 def damage(folder, line):

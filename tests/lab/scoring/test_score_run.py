@@ -17,7 +17,7 @@ from tts.lab.scoring.score_run import ScoreRequest, score_chains
 from tts.lab.scoring.tables import write_tables
 from tts.prompting import Models
 from tts.session import Session
-from tts.session.function_files import source_of
+from tts.session.functions import source_of
 
 PRM = r"""
 from pathlib import Path

@@ -27,7 +27,7 @@ from tts.prompting.chat import takes_system
 from tts.runs.records import CompletionRecord
 from tts.search import NodePath, Tree, significant
 from tts.session import Result, Step
-from tts.session.doubts import doubts
+from tts.session.outcome import doubts
 
 from ..call import Call
 from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of

@@ -18,7 +18,7 @@ from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
 from tts.runs.folder import locked, refuse_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.search import SearchConfig
-from tts.session.function_files import Loaded, names_function
+from tts.session.functions import Loaded, names_function
 from tts.session.plan import Plan
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import all_strategies, find_strategy

@@ -27,8 +27,8 @@ from tts.runs.folder import PROBLEMS, read_problems, refuse_begun
 from tts.search import SearchConfig
 from tts.serving.server.lookup import served_deployments
 from tts.session import Result, Step
-from tts.session.doubts import doubt_of_answer, doubt_of_question
-from tts.session.function_files import Loaded, load_all
+from tts.session.functions import Loaded, load_all
+from tts.session.outcome import doubt_of_answer, doubt_of_question
 from tts.session.plan import (
     Plan,
     check_lengths,

@@ -30,7 +30,7 @@ from tts.serving.server.lookup import find_server
 from tts.serving.server.triton import Triton
 from tts.session import AsyncSession, Result, RunProgress
 from tts.session.event_loop import interruptible
-from tts.session.function_files import load_all
+from tts.session.functions import load_all
 from tts.session.plan import calibration_of, load_checked
 from tts.session.run import unused_folder
 from tts.session.scoring import NoGenerator, Solution, SolutionScores, ranked
