@@ -199,7 +199,7 @@ def deployment_file() -> str:
     common = {name for each in (*kinds, RoleSpec) for name in each.model_fields}
     for heading, text, models in _SECTIONS:
         parts += [f"## {heading}", text or _line(inspect.getdoc(models[0]) or "")]
-        rows: dict[str, list[str]] = {}
+        lines: dict[str, str] = {}
         for model in models:
             schema = model.model_json_schema()
             for name, field in schema["properties"].items():
@@ -208,9 +208,9 @@ def deployment_file() -> str:
                 if models[0] in kinds and name in RoleSpec.model_fields:
                     continue
                 default = "required" if name in schema.get("required", ()) else _default(field)
-                kind = _type(field) + (f" ({default})" if default else "")
-                rows[name] = [f"`{name}`", kind, _line(field_doc(name, model))]
-        parts.append(_table(["field", "type (default)", "description"], list(rows.values())))
+                kind = _type(field) + (f"; {default}" if default else "")
+                lines[name] = f"* `{name}` ({kind}): {_line(field_doc(name, model))}"
+        parts.append("\n".join(lines.values()))
     parts += [
         "## Bundled deployments",
         "Every command takes the names that `tts list deployments` prints: the files in "
@@ -223,7 +223,8 @@ def deployment_file() -> str:
 def _default(field: dict[str, Any]) -> str:
     """A default as a file would say it; nothing where leaving it out says it best."""
     value = field.get("default")
-    return "" if value in (None, [], {}) or isinstance(value, dict) else f"`{json.dumps(value)}`"
+    unsaid = value in (None, [], {}) or isinstance(value, dict)
+    return "" if unsaid else f"default `{json.dumps(value)}`"
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -27,18 +27,13 @@ def sections_of(text):
 
 
 def table(section):
-    """A row for each measure of a section."""
-    measures = MEASURES[section]
-    sourced = any(measure.source for measure in measures)
-    rows = [["measure", "unit", "definition", "source"], ["---"] * 4]
-    rows += [[f"`{each.name}`", each.unit, _definition(each), each.source] for each in measures]
-    return "".join(f"| {' | '.join(row if sourced else row[:3])} |\n" for row in rows)
-
-
-def _definition(measure):
-    """The definition, with its key in summary.json where that is another word."""
-    key = "" if measure.key in ("", measure.name) else f" summary.json: `{measure.key}`."
-    return measure.definition + key
+    """A line for each definition of a section, with the measures that have it."""
+    names = {}
+    for each in MEASURES[section]:
+        text = f"({each.unit}): {each.definition}" + (f" {each.source}." if each.source else "")
+        key = "" if each.key in ("", each.name) else f" summary.json: `{each.key}`."
+        names.setdefault(text + key, []).append(f"`{each.name}`")
+    return "".join(f"- {', '.join(names[text])} {text}\n" for text in names)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,11 @@ def sections_below(model):
 
 
 def test_every_field_of_a_deployment_is_described():
-    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", page("deployment.md"), re.MULTILINE)
+    fields = re.findall(r"^\* `(\w+)` \(.*?\):(.*)$", page("deployment.md"), re.MULTILINE)
     for section in sections_below(Deployment):
-        assert section.model_fields.keys() <= {name for name, _ in rows}, section
-    for name, cells in rows:
-        assert cells.split(" | ")[-1].strip(), f"{name} has no description"
+        assert section.model_fields.keys() <= {name for name, _ in fields}, section
+    for name, text in fields:
+        assert text.strip(), f"{name} has no description"
 
 
 def test_every_object_of_a_document_is_in_the_schema():

@@ -65,9 +65,8 @@ def _quality() -> Iterator[Measure]:
         yield Measure(
             f"accuracy_{end}_95",
             "share",
-            f"{'Lower' if end == 'low' else 'Upper'} end of the 95% interval of accuracy p: "
-            f"(p + z²/2m {'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), "
-            "m judged problems, z = 1.96.",
+            "Ends of the 95% interval of accuracy p: (p + z²/2m ∓ z √(p(1-p)/m + z²/4m²)) / "
+            "(1 + z²/m), m judged problems, z = 1.96.",
             _accuracy_95(place),
             source="Wilson 1927",
         )
@@ -89,8 +88,8 @@ def _quality() -> Iterator[Measure]:
     yield Measure(
         "verifier_calibration_error",
         "share",
-        r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
-        r"in the bin / all) · \|mean score - share correct\|.",
+        "Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
+        "in the bin / all) · |mean score - share correct|.",
         lambda run: _estimated(expected_error(run.calibration.observations)),
         source="Naeini et al. 2015",
     )
@@ -158,8 +157,7 @@ def _throughput() -> Iterator[Measure]:
         "precise_goodput",
         "tokens/s",
         "Mean tokens of a completion's path / mean time from its problem's start until it was "
-        "generated and scored: the speed at which *one* accepted beam grows. Only problems solved "
-        "within one session count.",
+        "generated and scored, of problems solved within one session: the speed of *one* beam.",
         lambda run: rounded(run.goodput, 3),
         source="FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
@@ -170,16 +168,15 @@ def _latency() -> Iterator[Measure]:
         yield Measure(
             f"latency_p{percent}",
             "s",
-            f"Time per problem, grading included, in the session that solved it: {percent}th "
-            "percentile.",
+            "Percentiles of the time per problem, grading included, in the session that solved it.",
             _percentile(percent, lambda run: run.latencies_s),
         )
     for percent in (50, 95):
         yield Measure(
             f"time_to_first_step_p{percent}",
             "s",
-            f"Time from a problem's start to the generator's first answer: {percent}th percentile. "
-            "Only problems solved within one session count.",
+            "Percentiles of the time from a problem's start to the generator's first answer, of "
+            "problems solved within one session.",
             _percentile(
                 percent,
                 lambda run: [problem.tree.first_step_s for problem in run.problems.values()],
@@ -189,8 +186,8 @@ def _latency() -> Iterator[Measure]:
         yield Measure(
             f"time_per_token_p{percent}",
             "s",
-            f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
-            "includes queueing and prefill, so the engine's own time per token is lower.",
+            "Percentiles of time in flight / generated tokens of a generator request, with its "
+            "queueing and prefill.",
             _percentile(percent, lambda run: run.requests["generator"].seconds_per_token, 6),
         )
 
@@ -207,16 +204,13 @@ def _requests(engine: Role) -> Iterator[Measure]:
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
-            f"Time in flight of answered requests: {percent}th percentile.",
+            "Percentiles of the time in flight of answered requests.",
             _percentile(percent, lambda run: run.requests[engine].seconds),
         )
     yield Measure(
         f"{engine}_tokens_per_request",
         "tokens",
-        "Mean prompt and generated tokens of an answered request, whatever part of the prompt the "
-        "prefix cache serves."
-        if generates
-        else "Mean prompt and generated tokens of an answered request, likewise.",
+        "Mean prompt and generated tokens of an answered request, cached prefixes included.",
         lambda run: rounded(_mean(run.requests[engine].scheduled_tokens), 1),
     )
     yield Measure(
@@ -301,8 +295,8 @@ def _speculation() -> Iterator[Measure]:
     yield Measure(
         "unended",
         "completions",
-        "Completions whose chains did not end, but came to the most steps or tokens. Searches that "
-        "a budget or deadline cut off are left out.",
+        "Completions whose chains came to the most steps or tokens, without searches that a budget "
+        "or deadline cut off.",
         lambda run: sum(problem.tree.unended for problem in run.problems.values()),
         key="unended",
     )
@@ -323,8 +317,8 @@ def _speculation() -> Iterator[Measure]:
     yield Measure(
         "waste",
         "share",
-        "(speculation_wasted_tokens + lost_tokens) / generated_tokens. What cancelled requests had "
-        "generated is not known: the client does not see it.",
+        "(speculation_wasted_tokens + lost_tokens) / generated_tokens, without those of cancelled "
+        "requests, which the client does not see.",
         lambda run: rounded(
             _over(run.speculation.unused_tokens + run.lost_tokens, run.generated_tokens), 4
         ),
@@ -336,8 +330,8 @@ def _machine() -> Iterator[Measure]:
     yield Measure(
         "orchestrator_cpu",
         "s",
-        "CPU time (user and system, all threads) of the orchestrator's process during the run, "
-        "without the grader's workers and the server; other searches in the process count.",
+        "CPU time of the orchestrator's process during the run, without the grader's workers and "
+        "the server; other searches in the process count.",
         lambda run: rounded(run.cpu_s, 3),
     )
     yield Measure(
@@ -350,8 +344,8 @@ def _machine() -> Iterator[Measure]:
         "gpu_energy",
         "J",
         "Energy used by all GPUs of the orchestrator's machine during the run, by whichever "
-        "program, from NVML's energy counter (Volta and later; extra `energy`). A server elsewhere "
-        "is not measured. Tested with a stand-in for NVML, **never on a GPU**.",
+        "program, from NVML's energy counter (Volta and later; extra `energy`). Tested with a "
+        "stand-in, **never on a GPU**.",
         lambda run: rounded(run.energy_j, 1),
     )
     yield Measure(
