@@ -23,8 +23,8 @@ from tts.base.errors import TtsError
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.generator import OpenAIGenerator
+from tts.endpoints.openai.probing import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier
 from tts.endpoints.shaping import FieldRefused, Shaping

@@ -10,9 +10,9 @@ from tests.bundled import BUNDLED, TENSORRT
 from tests.serving.facts import LAUNCH
 
 from tts.base import paths
-from tts.serving.command.container import Docker, image
 from tts.serving.command.ports import Addresses
 from tts.serving.command.server_command import server_command
+from tts.serving.command.tritonserver import Docker, image
 
 PORTS = {"grpc": 8001, "http": 8000, "metrics": 8002}
 """Any will do: how the command treats them is what is checked."""

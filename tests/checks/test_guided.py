@@ -6,7 +6,7 @@ from tests.checks.deployments import changed, checkpoint, leave_engines
 
 from tts.build.spec import load_deployment
 from tts.checks import built_engines, lint, searches
-from tts.serving.repository.guided import FILE, write_grammar_tokenizer
+from tts.serving.repository.model_configs import FILE, write_grammar_tokenizer
 
 
 def test_a_tokenizer_whose_tokens_have_no_known_texts_is_found(tmp_path):

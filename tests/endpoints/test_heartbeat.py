@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tts.base.errors import EndpointTimeout
-from tts.endpoints.heartbeat import Heartbeat
+from tts.endpoints.retry import Heartbeat
 from tts.lab.simulation.virtual_time import run_virtual
 
 SILENT = "The server has answered nothing for 10 s."

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tts.endpoints.tick_batcher import TickBatcher
+from tts.endpoints.triton_stream import TickBatcher
 
 
 async def test_a_turn_is_handed_over_by_key_in_order_and_in_parts():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.engines.cancellations import POLLING_SHARE, Cancellations
+from tts.engines.engine_thread import POLLING_SHARE, Cancellations
 
 
 class Polls(Cancellations):

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.engines import iteration_log
-from tts.engines.iteration_log import IterationLog, IterationLogFollower, StepRecorder, rotated
-from tts.engines.statistics import Statistics
+from tts.engines import statistics
+from tts.engines.statistics import (
+    IterationLog,
+    IterationLogFollower,
+    Statistics,
+    StepRecorder,
+    rotated,
+)
 
 COUNTS = st.integers(0, 10**9)
 TIMES = st.floats(0, 1e10)
@@ -79,8 +84,8 @@ def test_two_follow_one_log_each_on_its_own(follow, tmp_path):
 
 def test_the_log_is_bounded_and_no_rotation_is_missed(follow, tmp_path, monkeypatch):
     line = len(json.dumps(asdict(Statistics())))
-    monkeypatch.setattr(iteration_log, "ROTATE_BYTES", 20 * line)
-    monkeypatch.setattr(iteration_log, "_FLUSH_EVERY", 2)
+    monkeypatch.setattr(statistics, "ROTATE_BYTES", 20 * line)
+    monkeypatch.setattr(statistics, "_FLUSH_EVERY", 2)
     file = tmp_path / "log"
     follower, log, seen = follow(file), IterationLog(file), []
     for number in range(1, 201):
@@ -149,7 +154,7 @@ def test_an_engine_without_work_has_told_all_that_it_did(follow, tmp_path):
 def clock(monkeypatch):
     """Seconds that pass only where a test says so."""
     now = [100.0]
-    monkeypatch.setattr("tts.engines.iteration_log.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tts.engines.statistics.time.monotonic", lambda: now[0])
     return now
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tts.engines.kept_prefixes import KeptPrefixes
-from tts.engines.prefix_guard import extend_hashes, prefix_hashes
+from tts.engines.prefix_guard import KeptPrefixes, extend_hashes, prefix_hashes
 
 
 def ask(kept, prompt, generated=()):

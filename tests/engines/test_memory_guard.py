@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from tts.engines.memory_guard import SPARE, require_memory
+from tts.engines.pipeline import SPARE, require_memory
 
 LIMITED = """
 import mmap, resource, sys
 from pathlib import Path
-from tts.engines.memory_guard import SPARE, ShortOfMemoryError, require_memory
+from tts.engines.pipeline import SPARE, ShortOfMemoryError, require_memory
 used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
 limit = used + 4 * SPARE
 resource.setrlimit(getattr(resource, sys.argv[1]), (limit, limit))

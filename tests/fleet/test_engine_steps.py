@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tts.engines.iteration_log import IterationLog
-from tts.engines.statistics import Statistics
+from tts.engines.statistics import IterationLog, Statistics
 from tts.fleet.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
 from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run

@@ -11,7 +11,7 @@ from tts.engines.loading import Stage
 from tts.lab.observer import Observer
 from tts.reports import progress
 from tts.reports.progress import PLAIN_INTERVAL_S, Bars, BuildLines, ProgressLines
-from tts.serving.server.loading import Loading
+from tts.serving.server.triton_log import Loading
 from tts.session.result import RunProgress
 
 

@@ -7,7 +7,7 @@ from tests.serving.facts import unexpected
 
 from tts.base import paths
 from tts.serving.repository.check import check_repository
-from tts.serving.repository.guided import FILE, write_grammar_tokenizer
+from tts.serving.repository.model_configs import FILE, write_grammar_tokenizer
 from tts.serving.repository.render import parse_config, render_repository
 
 KEYS = ("guided_decoding_backend", "xgrammar_tokenizer_info_path", "tokenizer_dir")

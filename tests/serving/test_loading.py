@@ -12,12 +12,11 @@ from tests.serving.conftest import let_initialize, make_deployment
 from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
-from tts.serving.server import watchdog
-from tts.serving.server.loading import LOADING, WAITING, WARMING_UP, Loading, read_loading
-from tts.serving.server.start import start_server
+from tts.serving.server import start
+from tts.serving.server.start import OPEN_STALL_S, Watchdog, start_server
 from tts.serving.server.state import identify
 from tts.serving.server.triton import Triton
-from tts.serving.server.watchdog import OPEN_STALL_S, Watchdog
+from tts.serving.server.triton_log import LOADING, WAITING, WARMING_UP, Loading, read_loading
 
 ROLES = ("generator", "verifier")
 
@@ -78,7 +77,7 @@ def test_the_verifier_may_be_one_model_or_the_engine_of_an_ensemble(tmp_path: Pa
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(start.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -88,11 +87,11 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
     log, computed = tmp_path / "triton.log", [0.0]
     log.write_text(Stage("generator", COMPILING).line() + "\n")
     monkeypatch.setattr(
-        watchdog.psutil.Process,
+        start.psutil.Process,
         "cpu_times",
         lambda process: SimpleNamespace(user=computed[0], system=0.0),
     )
-    monkeypatch.setattr(watchdog.psutil.Process, "children", lambda process, recursive: [])
+    monkeypatch.setattr(start.psutil.Process, "children", lambda process, recursive: [])
     dog = Watchdog(service_with(log), identify(os.getpid()), 60.0)
     for _ in range(1000):  # it computes
         clock[0] += 2.0

@@ -17,12 +17,11 @@ from tts.base import paths
 from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.command import guard
-from tts.serving.server import supervise, watchdog
-from tts.serving.server.locks import give_back, take_share
+from tts.serving.server import start, supervise
+from tts.serving.server.locks import Supervised, give_back, supervising, supervisor_of, take_share
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import identify, peek_state
 from tts.serving.server.supervise import wait_for_server
-from tts.serving.server.supervisor import Supervised, supervising, supervisor_of
 from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]
@@ -262,7 +261,7 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
     """The starter is stopped by a signal: it holds its lock, computes nothing, logs nothing."""
     monkeypatch.setattr(supervise, "TELL_S", 0.01)
     monkeypatch.setattr(supervise, "_SAY_S", 0.1)
-    monkeypatch.setattr(watchdog, "STALL_S", 0.5)
+    monkeypatch.setattr(start, "STALL_S", 0.5)
     patient = supervise.Watchdog
     monkeypatch.setattr(
         supervise, "Watchdog", lambda service, process: patient(service, process, 0.5)

@@ -18,13 +18,12 @@ from tests.serving.started import DEMO, Stage, started_deployment
 from tts.base.errors import ServerError
 from tts.engines.loading import COMPILING, OPEN, READING
 from tts.engines.loading import Stage as Loaded
-from tts.serving.command.engine_command import engine_command, find_program
 from tts.serving.command.ports import Addresses
-from tts.serving.server.loading import LOADING
+from tts.serving.command.server_command import engine_command, find_program
 from tts.serving.server.lookup import find_server, served_deployments, stop_server
-from tts.serving.server.services import services_of
 from tts.serving.server.start import start_server
-from tts.serving.server.started import Engine, read_stage
+from tts.serving.server.started import Engine, read_stage, services_of
+from tts.serving.server.triton_log import LOADING
 
 AT = Addresses("127.0.0.1", 0, 4711, 0, api_key="secret")
 

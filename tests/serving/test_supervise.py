@@ -18,6 +18,7 @@ from tests.serving.conftest import echo_program, let_initialize
 from tts.base.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
+from tts.serving.server.locks import comes_back, supervisor_of
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import identify
 from tts.serving.server.supervise import (
@@ -27,7 +28,6 @@ from tts.serving.server.supervise import (
     wait_before_restart,
     wait_for_server,
 )
-from tts.serving.server.supervisor import comes_back, supervisor_of
 from tts.serving.server.triton import Triton
 
 Echo = Callable[..., Deployment]

@@ -18,7 +18,8 @@ from tts.base import paths
 from tts.base.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
-from tts.serving.command import container, guard
+from tts.serving.command import guard
+from tts.serving.command.tritonserver import remove_container
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import start_server
@@ -254,8 +255,8 @@ def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.
     docker.write_text(f'#!/bin/sh\necho "$@" > {asked}\n')
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    container.remove("tts-0123456789ab-server")
+    remove_container("tts-0123456789ab-server")
     assert asked.read_text() == "rm --force tts-0123456789ab-server\n"
     docker.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    container.remove("tts-0123456789ab-server")  # where docker is gone there is nothing to remove
+    remove_container("tts-0123456789ab-server")  # where docker is gone there is nothing to remove

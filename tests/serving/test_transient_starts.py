@@ -11,7 +11,7 @@ import pytest
 from tests.serving.conftest import let_initialize
 
 from tts.build.spec import Deployment
-from tts.serving.server import watchdog
+from tts.serving.server import start
 from tts.serving.server.start import start_server
 from tts.serving.server.triton import Triton
 
@@ -53,7 +53,7 @@ def test_a_start_that_fails_by_chance_is_tried_once_more(
     message: str,
 ):
     """That a second one ends it is tested without Triton."""
-    monkeypatch.setattr(watchdog, "OPEN_STALL_S", 2.0)
+    monkeypatch.setattr(start, "OPEN_STALL_S", 2.0)
     starts = tmp_path / "starts"
     code = COUNT.format(starts=str(starts), failure=failure)
     let_initialize(templates, code, "openvino/generator")

@@ -6,7 +6,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.base.errors import EndpointUnavailable, ServerError
 from tts.build.spec import Deployment
-from tts.endpoints.openai.capabilities import Capabilities
+from tts.endpoints.openai.probing import Capabilities
 
 
 class FakeServers:

@@ -14,7 +14,7 @@ from tests.serving.started import Stage, started_deployment
 
 from tts.base.errors import ServerError
 from tts.serving.server.lookup import find_server
-from tts.serving.server.services import services_of
+from tts.serving.server.started import services_of
 from tts.session import AsyncSession, Session
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(6)]

@@ -10,18 +10,16 @@
 | request_tensors | from tensors to a validated request |
 | generate_request | a request and the limits that it must keep; where its output ends |
 | loading | what an engine that loads is doing, as lines of the log |
-| cancellations | when Triton is asked whether requests were cancelled |
 | engine_client | an engine in a process of its own, as an event loop sees it |
-| engine_thread | its client in a thread of a Triton model |
+| engine_thread | its client in a thread of a Triton model; asks whether clients have gone |
 | opening | what the engines of a deployment are opened with |
 | engine_messages | what the two processes tell each other, as bytes |
 | engine_process | the process of an engine |
 | engine | in-flight batching, in one loop |
 | admission | which requests start, by KV blocks and slots; pure |
-| prefix_guard | which requests must wait for each other's prefixes; pure |
-| pipeline | OpenVINO GenAI's continuous-batching pipeline, and one request inside it |
+| prefix_guard | which requests must wait for each other's prefixes, and which are kept; pure |
+| pipeline | OpenVINO GenAI's continuous-batching pipeline, one request inside it, and its memory |
 | responses | from tokens to output tensors |
-| iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
-| statistics | what each iteration did, as data and under TensorRT-LLM's metric names |
+| statistics | what each iteration did: data, TensorRT-LLM's metrics, a log written and followed |
 | simulated | engines on a GPU that only take (virtual) time |
 """

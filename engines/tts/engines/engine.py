@@ -26,21 +26,20 @@ from tts.build.openvino.export import WEIGHTS_FILE
 from .admission import BlockAdmission
 from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest
 from .grammar_compiler import GrammarCompiler
-from .iteration_log import StepRecorder
-from .kept_prefixes import KeptPrefixes
-from .memory_guard import ShortOfMemoryError, require_memory
 from .pipeline import (
     Generation,
+    ShortOfMemoryError,
     add_request,
     asking_for_score,
     guide_tokenizer,
     open_pipeline,
     release_mapped,
+    require_memory,
     score_outputs,
 )
-from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
+from .prefix_guard import KeptPrefixes, PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
-from .statistics import Statistics
+from .statistics import Statistics, StepRecorder
 from .wire import Guide
 
 logger = logging.getLogger(__name__)

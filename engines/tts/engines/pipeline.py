@@ -1,5 +1,5 @@
 """OpenVINO GenAI's continuous-batching pipeline: opening it, handing it requests, reading their
-output, and giving back memory that it maps without need.
+output, giving back memory that it maps without need, and noticing that memory ran short.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import ctypes
 import json
 import math
 import mmap
+import resource
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ import openvino as ov
 import openvino.opset15 as ops
 import openvino_genai as ov_genai
 
+from tts.base.errors import EngineError
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 from tts.build.openvino.transformer import SCORE_LOGITS
@@ -356,3 +358,51 @@ class Generation:
             label_logits=logits,
             finish_reason=reason,
         )
+
+
+SPARE = 64 << 20
+"""Bytes that must be left after a step. The largest kernel took 256 KiB; larger buffers fail with
+an exception."""
+
+_STATUS = Path("/proc/self/status")
+
+
+class ShortOfMemoryError(EngineError):
+    """The process ran short of memory, so what it computes may be wrong."""
+
+
+def require_memory() -> None:
+    """Raise ShortOfMemoryError if memory ran short."""
+    if short := _shortage():
+        raise ShortOfMemoryError(
+            f"The engine ran short of memory, and may compute wrongly: {short}."
+        )
+
+
+def _shortage() -> str | None:
+    """How memory ran short, as a clause; None if it did not.
+
+    Notices a limit of this process that was met at any time, however much is free again, and
+    memory that the system cannot give now.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and (most := _most_used()) + SPARE > limit:
+        return (
+            f"it used up to {most >> 20} MiB of address space, and its limit (ulimit -v) "
+            f"is {limit >> 20} MiB"
+        )
+    try:
+        mmap.mmap(-1, SPARE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, MemoryError):
+        return f"the system has not even {SPARE >> 20} MiB more for it"
+    return None
+
+
+def _most_used() -> int:
+    """The most address space that this process had so far, bytes; 0 where it is not known."""
+    if not _STATUS.is_file():
+        return 0
+    for line in _STATUS.read_bytes().splitlines():
+        if line.startswith(b"VmPeak:"):
+            return int(line.split()[1]) << 10
+    return 0

@@ -12,7 +12,7 @@ from tts.build.manifest import changed_content, inspect_engine, read_manifest
 from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import engine_problems
-from tts.serving.repository.guided import grammar_tokenizer_file
+from tts.serving.repository.model_configs import grammar_tokenizer_file
 
 from .findings import no_file, no_folder, not_checked
 

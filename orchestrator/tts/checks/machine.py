@@ -24,12 +24,11 @@ from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
-from tts.serving.command.engine_command import find_program, installed_version
+from tts.serving.command.server_command import find_program, installed_version
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
 from tts.serving.server.lookup import find_server
-from tts.serving.server.services import started_services
-from tts.serving.server.started import Engine
+from tts.serving.server.started import Engine, started_services
 
 from .observation import Observation, State
 from .start_log import last_start

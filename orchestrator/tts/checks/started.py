@@ -16,7 +16,7 @@ from tts.build.started.engines import ENGINES, option_names, unknown_options
 from tts.build.started.memory import budgets, config_folder
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.model_shape import shape_of
-from tts.serving.command.engine_command import find_program, installed_version
+from tts.serving.command.server_command import find_program, installed_version
 
 from .findings import not_checked, refused
 

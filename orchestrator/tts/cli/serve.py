@@ -12,7 +12,7 @@ from tts.checks.requirements import require_gpu
 from tts.reports.progress import ProgressLines
 from tts.serving.repository.render import require_something
 from tts.serving.server.lookup import stop_server
-from tts.serving.server.services import services_of
+from tts.serving.server.started import services_of
 from tts.serving.server.supervise import serve as supervise
 
 from .options import DeploymentArgument

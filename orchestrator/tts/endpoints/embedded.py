@@ -40,8 +40,7 @@ from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
 
 from .base import GenerateCall, ScoreCall, VerifierResult
-from .heartbeat import Heartbeat
-from .retry import MOST_DEATHS, PATIENCE_S, retried
+from .retry import MOST_DEATHS, PATIENCE_S, Heartbeat, retried
 from .shaping import refuse_top, shaped
 from .streaming import NewTokens, StreamingGenerator
 from .triton_errors import all_reset, error_of_failure

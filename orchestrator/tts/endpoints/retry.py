@@ -1,21 +1,31 @@
-"""Sending a request again: its answer depends on it alone, so asking twice changes nothing.
+"""When a request is sent again, and when it is given up.
 
-A request that is refused fails at once: it would be refused again. One that found no server, a
-server that went away under it, or one without a heartbeat for too long is sent again until it has
-failed for PATIENCE_S, not counting the time in which a process of this machine starts the server
-again. That is long enough for a server behind a load balancer to be replaced, and short enough for
-an engine lost for good to end a run before its user gives up. A server of this machine that is not
-restarted is watched beside the run (tts.serving.server.lookup): its death ends the run within a
-second or two, whatever the patience here.
+Its answer depends on it alone, so asking twice changes nothing. A request that is refused fails at
+once: it would be refused again. One that found no server, a server that went away under it, or one
+without a heartbeat for too long is sent again until it has failed for PATIENCE_S, not counting the
+time in which a process of this machine starts the server again. That is long enough for a server
+behind a load balancer to be replaced, and short enough for an engine lost for good to end a run
+before its user gives up. A server of this machine that is not restarted is watched beside the run
+(tts.serving.server.lookup): its death ends the run within a second or two, whatever the patience
+here.
+
+Any sign of work is a heartbeat for all requests in flight: an answer to another one, a token, a
+step of an engine in a process of ours. So neither a long answer nor the time that a request waits
+behind others is a failure. An answer in one piece (Triton's to a search; vLLM's, SGLang's and
+trtllm-serve's by HTTP) gives no sign before it is complete: for these the limit is how long the
+next of all answers may take.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from asyncio import timeout
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tts.base.errors import EndpointTimeout, EndpointUnavailable
+from tts.build.spec import ANSWER_TIMEOUT_S
 
 PATIENCE_S = 60.0
 """From the first failure of a request to the last time it is sent again, at most."""
@@ -95,3 +105,57 @@ class Restarts:
                 hint="Its log, triton.log in the folder of the server, says why.",
             )
         return self._down
+
+
+class Heartbeat:
+    """Signs of work of an engine or a server, and how long none has come."""
+
+    def __init__(self, who: str, limit_s: float = ANSWER_TIMEOUT_S) -> None:
+        """`who` is its name in errors."""
+        self.who = who
+        self.limit_s = limit_s
+        self.last_beat = -math.inf
+        """When the last sign of work came, on the loop's clock."""
+
+    def beat(self) -> None:
+        """Note a sign of work now."""
+        self.last_beat = asyncio.get_running_loop().time()
+
+    def limited(self, least_s: float = 0.0) -> _Limited:
+        """A context: its body ends with EndpointTimeout after a silence of the limit.
+
+        The limit is at least `least_s` seconds. What was before the body does not count.
+        """
+        return _Limited(self, max(self.limit_s, least_s))
+
+
+class _Limited:
+    """The wait for one answer."""
+
+    __slots__ = ("_alarm", "_heartbeat", "_limit_s", "_loop", "_timeout")
+
+    def __init__(self, heartbeat: Heartbeat, limit_s: float) -> None:
+        self._heartbeat, self._limit_s = heartbeat, limit_s
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout(None)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._alarm = self._loop.call_later(self._limit_s, self._ring)
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._alarm.cancel()
+        try:
+            await self._timeout.__aexit__(*error)
+        except TimeoutError:
+            raise EndpointTimeout(
+                f"{self._heartbeat.who} has answered nothing for {self._limit_s:g} s.",
+                hint="If it is slow rather than stuck, raise answer_timeout_s in the deployment.",
+            ) from None
+
+    def _ring(self) -> None:
+        now, due = self._loop.time(), self._heartbeat.last_beat + self._limit_s
+        if due > now:  # others were answered meanwhile
+            self._alarm = self._loop.call_at(due, self._ring)
+        else:
+            self._timeout.reschedule(now)

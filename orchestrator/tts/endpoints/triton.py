@@ -27,9 +27,8 @@ from .triton_requests import (
     generate_template,
     score_template,
 )
-from .triton_scores import ScoreRows, output_of
 from .triton_stream import Sample
-from .triton_transport import Transport
+from .triton_transport import ScoreRows, Transport, output_of
 
 
 class TritonConnection(Transport):

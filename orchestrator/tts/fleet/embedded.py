@@ -23,7 +23,7 @@ from tts.engines.engine_messages import Open
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
 from tts.engines.opening import opening_of
 from tts.engines.statistics import Statistics
-from tts.serving.server.loading import Loading
+from tts.serving.server.triton_log import Loading
 
 from .connecting import require_engines
 from .engine_steps import EveryStep, OpenSteps

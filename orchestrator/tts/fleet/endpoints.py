@@ -11,10 +11,9 @@ import numpy as np
 from tts.base.errors import EndpointUnavailable
 from tts.build.verifiers.prompted import Prompted
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
-from tts.endpoints.connection import Connection, ReadingGenerator
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.endpoints.shaping import NO_PROMPTS, FieldRefused
-from tts.endpoints.streaming import NewTokens, stream_of
+from tts.endpoints.streaming import Connection, NewTokens, ReadingGenerator, stream_of
 from tts.prompting import Models
 
 from .replicas import Attempts, EnginePair, Replicas

@@ -18,8 +18,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Protocol
 
 from tts.build.spec import Deployment, Role
-from tts.engines.iteration_log import IterationLogFollower
-from tts.engines.statistics import Statistics
+from tts.engines.statistics import IterationLogFollower, Statistics
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession, of_iteration, of_metrics
 from tts.runs.log import RunLog
 from tts.serving.command.ports import Addresses

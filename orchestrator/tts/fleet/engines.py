@@ -14,7 +14,6 @@ from tts.build.sandbox import Sandbox
 from tts.build.spec import ROLES, Deployment, VerifierCommand
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.commands import CommandVerifier
-from tts.endpoints.connection import Connection
 from tts.endpoints.functions import (
     CheckedGenerator,
     CheckedVerifier,
@@ -25,13 +24,13 @@ from tts.endpoints.functions import (
     reward_function,
     text_function,
 )
+from tts.endpoints.streaming import Connection
 from tts.prompting import Models
-from tts.serving.server.loading import Loading
+from tts.serving.server.locks import comes_back
 from tts.serving.server.lookup import LocalHealth
-from tts.serving.server.services import started_services
-from tts.serving.server.started import Engine
-from tts.serving.server.supervisor import comes_back
+from tts.serving.server.started import Engine, started_services
 from tts.serving.server.triton import Triton
+from tts.serving.server.triton_log import Loading
 
 from .connecting import require_engines, require_served, triton_connection
 from .embedded import embedded_engines

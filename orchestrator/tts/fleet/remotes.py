@@ -28,8 +28,7 @@ from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation
 from tts.endpoints.base import Verifier
-from tts.endpoints.connection import Connection
-from tts.endpoints.streaming import StreamingGenerator
+from tts.endpoints.streaming import Connection, StreamingGenerator
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
@@ -38,7 +37,7 @@ from tts.serving.server.started import Engine
 from .server import Server
 
 if TYPE_CHECKING:
-    from tts.endpoints.openai.capabilities import Capabilities
+    from tts.endpoints.openai.probing import Capabilities
     from tts.endpoints.openai.server import OpenAIServer
 
 _NO_REUSE = (
@@ -354,7 +353,7 @@ async def ask(deployment: Deployment) -> list[Observation]:
 
 
 async def _observe(remotes: Remotes, role: Role, server: OpenAIServer) -> list[Observation]:
-    from tts.endpoints.openai.prefixes import PrefixReuse, prefix_reuse
+    from tts.endpoints.openai.server import PrefixReuse, prefix_reuse
 
     name = f"{role} at {server.url}"
     try:

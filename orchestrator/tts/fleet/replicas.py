@@ -14,8 +14,8 @@ from typing import Self, TypeVar
 
 from tts.base.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
 from tts.endpoints.base import Generator, Verifier
-from tts.endpoints.connection import Connection
 from tts.endpoints.retry import PATIENCE_S
+from tts.endpoints.streaming import Connection
 
 from .routing import Breaker, Replica, Router, RoutingPolicy
 

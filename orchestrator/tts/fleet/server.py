@@ -19,11 +19,11 @@ from tts.base.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
 from tts.engines.loading import OPEN, Stage
 from tts.serving.command.ports import Addresses
-from tts.serving.server.loading import WAITING, Loading
+from tts.serving.server.locks import Supervised, comes_back
 from tts.serving.server.lookup import LocalHealth, find_server, watch
 from tts.serving.server.service import Service
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
-from tts.serving.server.supervisor import Supervised, comes_back
+from tts.serving.server.triton_log import WAITING, Loading
 
 HEALTH_CHECK_S = 1.0
 _LOOK_S = 0.05

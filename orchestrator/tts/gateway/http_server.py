@@ -32,8 +32,8 @@ from tts.fleet.connecting import require_engines, serves
 from tts.fleet.replicas import EnginePair, Replicas
 from tts.fleet.routing import PolicyName, routing_policy
 from tts.fleet.server import Server, in_loop, local_name, open_server
-from tts.serving.server.loading import Loading
 from tts.serving.server.triton import Triton
+from tts.serving.server.triton_log import Loading
 from tts.session import AsyncSession
 from tts.session.functions import verifier_of
 

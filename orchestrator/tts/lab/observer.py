@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tts.build.spec import Role
-from tts.serving.server.loading import Loading
+from tts.serving.server.triton_log import Loading
 from tts.session.result import RunProgress
 
 

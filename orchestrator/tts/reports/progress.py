@@ -23,7 +23,7 @@ from tts.session.result import RunProgress
 from .console import consoles, redraw_after_resize, say
 
 if TYPE_CHECKING:
-    from tts.serving.server.loading import Loading
+    from tts.serving.server.triton_log import Loading
 
 PLAIN_INTERVAL_S = 10.0
 """Seconds between lines in a pipe."""

@@ -35,7 +35,7 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.scheduling import Policy
 from tts.search import Aggregation
-from tts.serving.server.loading import Loading
+from tts.serving.server.triton_log import Loading
 from tts.strategies.parameters import scores_answers
 
 from .arguments import SolveOptions, check_arguments, config_of

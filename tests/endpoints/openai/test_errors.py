@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.endpoints.openai.stand_in import recording
 
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
-from tts.endpoints.openai.errors import MOST_WORDS, error_of_answer, error_of_event, words_of
+from tts.endpoints.openai.http_client import MOST_WORDS, error_of_answer, error_of_event, words_of
 from tts.endpoints.retry import AskedToWait
 
 

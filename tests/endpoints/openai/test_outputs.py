@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.endpoints.openai.outputs import Output
+from tts.endpoints.openai.generator import Output
 from tts.engines.generate_request import StopWords
 
 TOKENS = st.lists(st.integers(0, 4), max_size=12)

@@ -3,8 +3,7 @@
 import pytest
 from tests.endpoints.openai.stand_in import CONTEXT, StandIn
 
-from tts.endpoints.openai.prefixes import cached_tokens, prefix_reuse
-from tts.endpoints.openai.server import OpenAIServer
+from tts.endpoints.openai.server import OpenAIServer, cached_tokens, prefix_reuse
 
 pytestmark = pytest.mark.anyio
 

@@ -27,8 +27,8 @@ from tts.base.errors import (
     RequestRefused,
     ServerError,
 )
-from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.http_client import Http
+from tts.endpoints.openai.probing import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.shaping import Shaping
 from tts.endpoints.streaming import stream_of

@@ -17,8 +17,7 @@ from tts.build.tensorrt.step_time import (
     StepTime,
 )
 
-from .batching import SimulatedEngine, SimulatedRequest, StepTotals
-from .gpus import Gpus
+from .engines import Gpus, SimulatedEngine, SimulatedRequest, StepTotals
 from .kv_cache import PagedCache
 
 __all__ = [

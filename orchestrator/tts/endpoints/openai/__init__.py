@@ -2,13 +2,11 @@
 
 | module | job |
 |---|---|
-| server | a server, once it was asked |
-| capabilities | what a server is and can do, as a value |
-| probing | finds that out, by asking it |
+| server | a server, once it was asked, and whether it reuses prefixes |
+| probing | what it is and can do, by asking it |
 | generator, verifier | the two endpoints |
 | dialects | what each kind of server is sent and answers: the one place to add a server. Pure |
 | answers | values of an answer, checked. Pure |
-| outputs | where an output ends, in token ids. Pure |
 | siblings | several samples in one request |
 | http_client | requests, answers and errors |
 """

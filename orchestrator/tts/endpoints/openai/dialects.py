@@ -13,13 +13,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tts.base.errors import EndpointError, EndpointUnavailable
 from tts.engines.wire import EBNF, Guide
 
 from . import answers
-from .capabilities import DialectName, LabelsBy
+
+DialectName = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve"]
+LabelsBy = Literal["", "ids", "bias"]
+"""How the probabilities of labels are read: of named ids, or of a draw that a bias confines to
+them."""
+
+NAMES: dict[DialectName, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llama.cpp": "llama.cpp",
+    "trtllm-serve": "trtllm-serve",
+}
 
 Body = dict[str, Any]
 LogProbs = dict[int | str, float]

@@ -1,4 +1,4 @@
-"""Requests to a server and its answers, as JSON.
+"""Requests to a server and its answers, as JSON; the one place where its errors become ours.
 
 Connections are kept and shared. Giving a request up closes its connection, which ends it on the
 server. No proxy is taken from the environment, no redirection is followed, since it would take the
@@ -8,7 +8,7 @@ key elsewhere, and no answer may grow without bounds.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -16,12 +16,16 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from tts.base.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
+from tts.base.errors import (
+    ConfigError,
+    EndpointError,
+    EndpointTimeout,
+    EndpointUnavailable,
+    RequestRefused,
+)
 from tts.build.spec import ANSWER_TIMEOUT_S
 
-from ..heartbeat import Heartbeat
-from ..retry import retried
-from .errors import error_of_answer, error_of_event
+from ..retry import AskedToWait, Heartbeat, retried
 
 MOST_BYTES = 64 << 20
 """The largest answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
@@ -217,3 +221,71 @@ def _checked(url: str) -> URL:
             hint="Put the key into an environment variable, and name that with api_key_env.",
         )
     return parsed.with_path(parsed.path.rstrip("/").removesuffix("/v1")).with_fragment(None)
+
+
+MOST_WORDS = 300
+"""Characters of a server's words that an error repeats."""
+
+_LATE = (408, 504)
+_PASSING = (425, 429, 502, 503, 529)
+_ENGINE_DIED = ("EngineDead", "EngineCore encountered")
+"""vLLM's words, with status 500, for an engine that its server is about to follow."""
+_LONGEST_WAIT_S = 86_400.0
+
+
+def words_of(body: bytes) -> str:
+    """What an answer with an error says, in one line and not too long."""
+    try:
+        words = _message(msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        words = body[: 4 * MOST_WORDS].decode(errors="replace")
+    words = " ".join(words.split()) or "it says nothing more"
+    return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]}..."
+
+
+def error_of_answer(
+    address: str, path: str, status: int, body: bytes, headers: Mapping[str, str]
+) -> EndpointError:
+    """What an answer other than 200 means for the one request that it answers."""
+    words = words_of(body)
+    message = f"The server at {address} answered {path} with status {status}: {words}"
+    if status in _LATE:
+        return EndpointTimeout(message)
+    if status in _PASSING or (status == 500 and any(sign in words for sign in _ENGINE_DIED)):
+        seconds = _seconds(headers.get("Retry-After"))
+        return AskedToWait(message, seconds) if seconds else EndpointUnavailable(message)
+    return RequestRefused(message, _HINTS.get(status))
+
+
+_HINTS = {
+    401: "It asks for a key: name the environment variable that holds it with api_key_env.",
+    403: "The key that api_key_env names may not do this.",
+    404: "The url is what stands before /v1/completions; model is a name that /v1/models lists.",
+}
+
+
+def error_of_event(address: str, path: str, event: Any) -> EndpointError | None:
+    """The meaning of an error event in the middle of a stream."""
+    error = event.get("error") if isinstance(event, dict) else None
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if type(code) is int and 400 <= code < 600 else 500
+    return error_of_answer(address, path, status, msgspec.json.encode(event), {})
+
+
+def _message(answer: Any) -> str:
+    """The words in what servers answer: {"error": {"message"}}, {"message"}, {"detail"}."""
+    for name in ("error", "message", "detail"):
+        if isinstance(answer, dict) and answer.get(name):
+            answer = answer[name]
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+
+
+def _seconds(header: str | None) -> float:
+    """A Retry-After in seconds; 0 for a date, which no server of this kind sends, and nonsense."""
+    try:
+        seconds = float(header or 0)
+    except ValueError:
+        return 0.0
+    return min(seconds, _LONGEST_WAIT_S) if seconds > 0 else 0.0

@@ -10,10 +10,65 @@ from typing import Any
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 from tts.engines.wire import EBNF, Guide
 
-from .capabilities import Capabilities, DialectName
-from .dialects import DIALECTS, VLLM, Ask, Dialect, Piece
+from .dialects import DIALECTS, NAMES, VLLM, Ask, Dialect, DialectName, LabelsBy, Piece
 from .http_client import Http
 from .siblings import samples
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A server and its capabilities, by its answers to probes."""
+
+    kind: DialectName
+    model: str
+    """The model that is asked."""
+    version: str = ""
+    context: int | None = None
+    """Tokens of a prompt and its output together; None where the server does not say."""
+    generates: bool = True
+    streams: bool = False
+    """Tokens can be had one by one; else an output comes in one piece."""
+    seeds: bool = False
+    """Whether a seed gave the same tokens twice, one request after the other."""
+    seeds_beside_others: bool = False
+    """Whether it did so while others were in flight, too."""
+    siblings: bool = False
+    """Several samples of one request were those of requests with the next seeds."""
+    log_probs: bool = False
+    """Log-probabilities of generated tokens."""
+    prompt_log_probs: bool = False
+    """Log-probabilities of a prompt's tokens, which verifier format likelihood needs."""
+    labels: LabelsBy = ""
+    """How a verifier's labels are read; empty: they are not."""
+    grammar: str = ""
+    """The field that takes a grammar; empty: guides are refused."""
+    pooling: bool = False
+    """It serves a model with a head, which verifiers with a head need."""
+
+    def describe(self) -> str:
+        """The server and its capabilities in one line."""
+        name = " ".join(filter(None, (NAMES[self.kind], self.version)))
+        says = [f"context {self.context:,}"] if self.context else []
+        if self.generates:
+            says.append(self._seeds())
+            read = [
+                *(["tokens"] if self.log_probs else []),
+                *(["prompts"] if self.prompt_log_probs else []),
+                *(["labels"] if self.labels else []),
+            ]
+            says.append(f"log-probabilities of {', '.join(read)}" if read else "no probabilities")
+            says.append(f"grammars ({self.grammar})" if self.grammar else "no grammars")
+        if self.pooling:
+            says.append("scores of a head")
+        return f"{name} serving {self.model}: " + "; ".join(says)
+
+    def _seeds(self) -> str:
+        if self.seeds and not self.seeds_beside_others:
+            return "seeds honoured one at a time, NOT with several in flight"
+        if self.siblings:
+            return "seeds honoured, several samples a request"
+        return "seeds honoured" if self.seeds else "seeds NOT honoured"
+
 
 _IDS = [10, 11, 12, 13]
 """A prompt in any vocabulary."""

@@ -22,7 +22,7 @@ from tts.prompting import Models
 from tts.runs.folder import has_finished
 from tts.runs.summary import read_summary
 from tts.serving.server.lookup import find_server
-from tts.serving.server.services import services_of
+from tts.serving.server.started import services_of
 from tts.session.plan import check_lengths
 from tts.session.strategy import ChosenStrategy, choose
 

@@ -1,6 +1,8 @@
-"""Finding a tritonserver: an installed one, else the one inside the pip package nvidia-pytriton.
+"""Finding a tritonserver: an installed one, the one inside the pip package nvidia-pytriton, or that
+of NVIDIA's container, through docker.
 
 The package is never imported (that is slow and patches other libraries); only its files are used.
+A container gets everything read-only except for the folder of the gRPC socket.
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.base import extras
+from tts.base import extras, paths
 from tts.base.errors import ServerError
 from tts.build.spec import Deployment, Target
 from tts.build.tensorrt import contract
+from tts.build.tensorrt.docker import USER, docker_run
 
-from .container import Docker, image
+from . import guard
+from .ports import Addresses
 
 PACKAGE = "nvidia-pytriton"
 WITHOUT = "run engines of target openvino without a server: --server embedded"
@@ -29,6 +36,9 @@ PACKAGE_VERSIONS = {"0.7.0": "2.51.0"}
 """Version of the tritonserver inside each known release of the package; the binary does not say."""
 STUB = "triton_python_backend_stub"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+SERVER_IN_CONTAINER = "/opt/tritonserver/bin/tritonserver"
+CONTAINER_HOME = {"HOME": "/tmp"} | USER
+"""Any user may run the server; one without an account has no home."""
 
 
 @dataclass(frozen=True)
@@ -199,3 +209,67 @@ def _python_library() -> tuple[Path, ...]:
         hint=f"Install it (Debian, Ubuntu: apt install libpython{PYTHON}), or use a Python with a "
         "shared library, such as uv's or pyenv's with --enable-shared.",
     )
+
+
+def image(deployment: Deployment) -> str:
+    """The container image of a deployment of target tensorrt."""
+    return contract.container_image(deployment.tensorrt_block.container)
+
+
+def container_folders(deployment: Deployment) -> list[Path]:
+    """Folders that a container needs from this machine: the repository, and what models load."""
+    engines = (paths.engine_dir(deployment.name, role) for role in deployment.engines())
+    return [paths.repository_dir(deployment.name), *dict.fromkeys(engines)]
+
+
+@dataclass(frozen=True)
+class Docker:
+    """The docker command on PATH, and the image it is to run."""
+
+    image: str
+
+    def describe(self) -> str:
+        """One line for the terminal."""
+        return f"tritonserver in the container {self.image}"
+
+    def run(
+        self,
+        name: str,
+        addresses: Addresses,
+        folders: Sequence[Path],
+        variables: dict[str, str],
+        words: Sequence[str],
+    ) -> list[str]:
+        """The command that runs `words` in a container that is removed when they end."""
+        ports = (addresses.grpc_port, addresses.http_port, addresses.metrics_port)
+        run = docker_run(
+            name,
+            self.image,
+            words,
+            gpus="all",  # so that they have the same numbers inside; gpu_device_ids chooses
+            options=(
+                "--pull=never",  # the user decides when to download 14 GB
+                "--security-opt=no-new-privileges",
+                *(f"--publish={addresses.host}:{port}:{port}" for port in ports if port),
+            ),
+            reads=folders,
+            writes=[Path(addresses.socket).parent] if addresses.socket else [],
+            variables=CONTAINER_HOME | variables,
+        )
+        return list(run)
+
+
+def remove_container_command(name: str) -> list[str]:
+    """The command that removes a container, running or not."""
+    return ["docker", "rm", "--force", name]
+
+
+def remove_container(name: str) -> None:
+    """Remove a container of ours; it may be gone already."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            remove_container_command(name),
+            capture_output=True,
+            timeout=guard.LAST_S,
+            check=False,
+        )

@@ -2,11 +2,10 @@
 
 | module | job |
 |---|---|
-| model_configs | the configuration of each model, as data |
-| templates | rendering a template; the code of models, and the modules that they carry |
-| labels | which columns of the verifier's logits are its labels |
+| model_configs | the configuration of each model, as data: labels and grammars, too |
 | digest | the digest by which clients recognise the deployment that a server serves |
 | render | the repository: rendered and put in place |
 | check | findings: where a repository is not as rendered now, why it matters, how to fix it |
-| manifests, gateway | docker compose and Kubernetes; what they say of the gateway |
+| manifests, engine_manifests | docker compose and Kubernetes, of compiled and of started engines |
+| gateway | what both say of the gateway |
 """

@@ -18,8 +18,7 @@ from tts.engines import wire
 
 from ..contract import contract
 from .model_configs import model_configs
-from .render import parse_config, render_models
-from .templates import CONFIG
+from .render import CONFIG, parse_config, render_models
 
 _PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
 _SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")

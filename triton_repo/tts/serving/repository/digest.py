@@ -13,8 +13,6 @@ from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from .templates import code_of
-
 DIGEST = "deployment_digest"
 """Name of the parameter of every model's configuration that holds the digest."""
 # what only the orchestrator uses, and addresses and paths: they do not make it another server
@@ -58,6 +56,15 @@ _NOT_SERVED: dict[str, Any] = {
 }
 # what an engine's outputs depend on; not when, where and with what verification it was built
 _ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
+
+
+def code_of(deployment: Deployment, model: str) -> Path | None:
+    """The code of a model: the target's own, or what targets share; None where a backend has it."""
+    for part in (deployment.target, "common"):
+        code = paths.templates_dir() / part / model / "1" / "model.py"
+        if code.is_file():
+            return code
+    return None
 
 
 def deployment_digest(deployment: Deployment) -> str:

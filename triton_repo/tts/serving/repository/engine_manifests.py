@@ -28,9 +28,8 @@ from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.docker import SHARED_MEMORY_GIB, with_link_targets
 
-from ..command.engine_command import HUB_CACHE, hub_cache
+from ..command.server_command import HUB_CACHE, hub_cache
 from . import gateway
-from .templates import render_template
 
 MODELS = Path("/opt/tts/models")
 """In a pod: the volume with a folder for each checkpoint that is not on the hub, and the cache of
@@ -143,7 +142,7 @@ def render_engine_manifests(deployment: Deployment, folder: Path) -> list[Path]:
         "prometheus-adapter.yaml": "prometheus-adapter.yaml.j2",
     }
     for file, template in files.items():
-        render_template(templates / template, folder / file, values)
+        gateway.render_template(templates / template, folder / file, values)
     return [folder / file for file in files]
 
 

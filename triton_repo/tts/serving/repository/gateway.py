@@ -1,16 +1,21 @@
-"""What the manifests say of the gateway: its deployment file, image, port, and what it mounts."""
+"""What all manifests share: how a template is rendered, and what they say of the gateway: its
+deployment file, image, port, and what it mounts.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import yaml
 
 from tts.base import paths
+from tts.base.errors import ServerError
 from tts.build.manifest import MANIFEST_FILE
 from tts.build.spec import Deployment
 from tts.build.tensorrt.docker import with_link_targets
@@ -35,6 +40,36 @@ ENDING_S = 15
 """After the grace period: for the last answers, and the end of the process."""
 QUEUE = "tts_gateway_requests_queued"
 """The metric by which gateways are added: requests admitted, and not sent to an engine yet."""
+
+
+def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
+    """Render one template of the templates folder; raises ServerError naming it and the line."""
+    root = paths.templates_dir()
+    name = template.relative_to(root).as_posix()
+    try:
+        text = _environment(root).get_template(name).render(values)
+    except jinja2.TemplateSyntaxError as error:
+        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
+    file.write_text(text, encoding="utf-8")
+
+
+@cache
+def _environment(root: Path) -> jinja2.Environment:
+    """A compiler of a folder's templates: each once, and again when its file has changed."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(root),
+        undefined=jinja2.StrictUndefined,
+        finalize=_booleans,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _booleans(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def image() -> str:

@@ -19,14 +19,13 @@ from tts.build.tensorrt.engine_memory import ranks_of
 from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.engines import wire
 
-from ..command import container
 from ..command.ports import Addresses
 from ..command.server_command import arguments, served_by
+from ..command.tritonserver import CONTAINER_HOME, SERVER_IN_CONTAINER, container_folders, image
 from . import gateway
 from .digest import DIGEST, deployment_digest
 from .model_configs import model_configs
 from .render import render_models
-from .templates import render_template
 
 PROBE = "/opt/tts/probe.py"
 """Path of the probe in a container."""
@@ -60,7 +59,7 @@ def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
     templates = paths.templates_dir() / "deploy"
     folder.mkdir(parents=True, exist_ok=True)
     for name, filled in rendered.items():
-        render_template(templates / f"{name}.j2", folder / name, filled)
+        gateway.render_template(templates / f"{name}.j2", folder / name, filled)
     shutil.copyfile(templates / "probe.py", folder / "probe.py")
     return [folder / name for name in (*rendered, "probe.py")]
 
@@ -107,7 +106,7 @@ def _common(deployment: Deployment) -> dict[str, Any]:
     return {
         "deployment": deployment,
         "name": gateway.name_of(deployment),
-        "image": container.image(deployment),
+        "image": image(deployment),
         "ports": manifest_ports(deployment.server),
         "probe": PROBE,
         "models": [name for name in (wire.GENERATOR, wire.PRM) if name in configs],
@@ -121,9 +120,9 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
     words, variables = _command(deployment, paths.repository_dir(deployment.name))
     return {
         "words": words,
-        "folders": container.folders(deployment),
+        "folders": container_folders(deployment),
         "gpus": gpus_of(deployment),
-        "variables": container.HOME | variables,
+        "variables": CONTAINER_HOME | variables,
         "user": f"{os.getuid()}:{os.getgid()}",
         "shm_size": f"{docker.SHARED_MEMORY_GIB}g",
         "stack": docker.STACK_BYTES,
@@ -154,7 +153,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     files["probe.py"], places["probe.py"] = probe.read_text(encoding="utf-8"), "probe.py"
     return {
         "words": words,
-        "variables": container.HOME | variables,
+        "variables": CONTAINER_HOME | variables,
         "gpus": gpus_of(pod),
         "files": files,
         "places": places,
@@ -181,4 +180,4 @@ def _command(deployment: Deployment, repository: Path) -> tuple[list[str], dict[
     ports = manifest_ports(deployment.server)
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
     served = arguments(repository, everywhere, _SHM_PREFIX)
-    return served_by(deployment, container.TRITONSERVER, served)
+    return served_by(deployment, SERVER_IN_CONTAINER, served)

@@ -13,16 +13,20 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from tts.base import paths
-from tts.build.inputs import Inputs
+from tts.base.errors import CheckpointError
+from tts.build.inputs import EngineInputs, Inputs
 from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.tensorrt.model_shape import known_model
+from tts.build.token_texts import grammar_tokenizer
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifiers.dialogue import head_kind
+from tts.build.verifiers.head import HEAD_COLUMNS, HEAD_WEIGHTS
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of
 
 from ..contract import Tensor, contract
 from .digest import DIGEST, deployment_digest
-from .guided import grammar_tokenizer_file
-from .labels import label_biases, label_weights
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with --logits_dtype float32."""
@@ -265,3 +269,79 @@ def _gpu_device_ids(spec: EngineSpec) -> str:
 
 def _joined(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
+
+
+FILE = "xgrammar_tokenizer_info.json"
+
+
+def grammar_tokenizer_file(deployment: Deployment) -> Path | None:
+    """Where the file of a deployment lies; None if its backend reads none.
+
+    It is beside the generator's engine, which is brought into containers and clusters: for a
+    ConfigMap it is too large.
+    """
+    if deployment.target != "tensorrt" or not deployment.generator.guided_decoding:
+        return None
+    return paths.engine_dir(deployment.name, "generator") / FILE
+
+
+def write_grammar_tokenizer(deployment: Deployment) -> None:
+    """Write the file if the engine that it is for is built here; raises CheckpointError."""
+    file = grammar_tokenizer_file(deployment)
+    if file is None or not file.parent.is_dir():
+        return
+    text = grammar_tokenizer(Tokenizer(deployment.generator.tokenizer_folder))
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        temporary = file.with_name(f".{FILE}.new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+
+
+def label_weights(inputs: EngineInputs) -> dict[int, float]:
+    """Token ids of the labels with their weights, the best first.
+
+    The ids are those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of
+    the published model of its name. Raises CheckpointError if it is neither, or if its tokenizer
+    cannot make the labels or the dialogue. Columns that stand for no tokens are the first two.
+    """
+    if (inputs.folder / "tokenizer.json").is_file():
+        return inputs.label_weights
+    if (inputs.is_here or inputs.is_published) and inputs.shape.head:
+        return dict(zip(HEAD_COLUMNS, HEAD_WEIGHTS, strict=True))
+    return _published(inputs.folder, inputs.verifier.labels)
+
+
+def label_biases(inputs: EngineInputs) -> list[float]:
+    """The bias added to the label logits, since the engine's matrix has none; empty for most.
+
+    Raises CheckpointError for a head that is not in the checkpoint.
+    """
+    if head_kind(inputs.folder, inputs.verifier) == "labels":
+        return []
+    if not inputs.is_here:
+        raise CheckpointError(
+            f"The biases of the verifier's head are not known: {inputs.folder} is not here.",
+            hint="Download the verifier's checkpoint to that folder: its weights hold them.",
+        )
+    _, bias = inputs.checkpoint.head_layers()[-1]
+    return [float(value) for value in bias]
+
+
+def _published(checkpoint: Path, labels: Mapping[str, float]) -> dict[int, float]:
+    model = known_model(checkpoint)
+    ids = (model and (model.label_token_ids or model.answer_token_ids)) or {}
+    if not labels:
+        raise CheckpointError(
+            f"The labels behind the verifier's critiques are not known: {checkpoint} has no "
+            "tokenizer.json.",
+            hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
+        )
+    missing = [label for label in labels if label not in ids]
+    if missing:
+        raise CheckpointError(
+            f"The token ids of the labels {' and '.join(map(repr, missing))} are not known: "
+            f"{checkpoint} has no tokenizer.json, and "
+            + ("no verifier of that name is known." if not ids else "its published ones differ."),
+            hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
+        )
+    return {ids[label]: weight for label, weight in labels.items()}

@@ -17,9 +17,10 @@ from tts.base.errors import BuildError, ConfigError, ServerError
 from tts.build.builder import require_current
 from tts.build.spec import Deployment, Role
 
-from .guided import write_grammar_tokenizer
-from .model_configs import model_configs
-from .templates import CONFIG, code_of
+from .digest import code_of
+from .model_configs import model_configs, write_grammar_tokenizer
+
+CONFIG = "config.pbtxt"
 
 
 def render_repository(deployment: Deployment, *, iteration_log: bool = False) -> Path:

@@ -18,8 +18,9 @@ import psutil
 
 from tts.base.errors import ServerError
 
-from ..command import container, guard
+from ..command import guard
 from ..command.server_command import ServerCommand
+from ..command.tritonserver import remove_container_command
 from .locks import close_lock, locked_after_a_stop
 from .service import Service
 from .state import ProcessIdentity, TransientStartError, death, end_processes, identify
@@ -81,7 +82,7 @@ def launch(
     guarded += [guard.PRIVATE] if command.private else []
     guarded += [*((guard.SHARED, str(service.folder)) if shared else ()), *command.words]
     if command.container:  # a container outlives a killed docker command
-        guarded += [guard.THEN, *container.remove_command(command.container)]
+        guarded += [guard.THEN, *remove_container_command(command.container)]
     with after_the_last_guard(service.folder) as lock, _fresh(service.log) as output:
         process = subprocess.Popen(
             guarded,

@@ -21,7 +21,7 @@ from tts.base.errors import ServerError
 from ..command import guard
 from ..command.guard import remove_socket
 from ..command.ports import Addresses
-from .locks import close_lock, give_back, take_share
+from .locks import close_lock, give_back, supervisor_of, take_share
 from .service import Service
 from .state import (
     ProcessIdentity,
@@ -34,7 +34,6 @@ from .state import (
     signal_of,
     write_state,
 )
-from .supervisor import supervisor_of
 
 _POLL_S = 0.05
 

@@ -14,8 +14,8 @@ from tts.build.spec import Deployment, Role
 from ..command import guard
 from ..command.ports import Addresses
 from ..command.server_command import ServerCommand
-from .loading import Loading
 from .state import ProcessIdentity, ServerState
+from .triton_log import Loading
 
 CommandAt = Callable[[Addresses | None], ServerCommand]
 """Makes the command of one attempt to start, at these addresses or at new ones."""

@@ -1,4 +1,6 @@
-"""The server of one started engine, and NVIDIA's MPS daemon beside those that share a GPU."""
+"""Servers of started engines, NVIDIA's MPS daemon beside those that share a GPU, and all servers of
+a deployment in the order in which they start.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import re
 import secrets
 import shutil
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
@@ -26,14 +28,19 @@ from tts.build.started.memory import shares
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 
 from ..command import guard
-from ..command.engine_command import engine_command, find_program, installed_version
 from ..command.ports import Addresses, address, choose_port, socket_path
-from ..command.server_command import ServerCommand, new_mark
+from ..command.server_command import (
+    ServerCommand,
+    engine_command,
+    find_program,
+    installed_version,
+    new_mark,
+)
 from .launch import PortTaken
-from .loading import LOADING, Loading
+from .locks import writable
 from .service import CommandAt, Service
-from .supervisor import writable
-from .triton_log import tail
+from .triton import Triton
+from .triton_log import LOADING, Loading, tail
 
 HOST = "127.0.0.1"
 _PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -222,3 +229,22 @@ def read_stage(role: str, lines: list[str]) -> Stage:
                 percent = next(filter(None, match.groups()), None)
                 return Stage(role, doing, int(percent) / 100 if percent else None)
     return Stage(role, LOADING)
+
+
+def services_of(deployment: Deployment) -> list[Service]:
+    """Every server of a deployment: what the started engines need, these, and the compiled ones'.
+
+    Engines start one after the other, so that each finds the memory that the plan has for it.
+    """
+    services = started_services(deployment, deployment.started())
+    if deployment.engines() and deployment.server.kind == "triton":
+        services.append(Triton(deployment))
+    return services
+
+
+def started_services(deployment: Deployment, roles: Collection[Role]) -> list[Service]:
+    """The servers of the engines of these roles that are started, and what they need."""
+    engines: list[Service] = [
+        Engine(deployment, each) for each in deployment.started() if each in roles
+    ]
+    return [Mps(deployment), *engines] if deployment.mps and engines else engines

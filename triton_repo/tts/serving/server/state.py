@@ -21,10 +21,10 @@ import psutil
 from tts.base.errors import ServerError
 from tts.base.input_files import Unreadable, as_text, parse_json
 
-from ..command import container
 from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
 from ..command.server_command import MARK
+from ..command.tritonserver import remove_container
 
 # indices of fields 6 and 22 of /proc/PID/stat, see proc_pid_stat(5)
 _SESSION, _STARTED = 3, 19
@@ -168,7 +168,7 @@ def end_processes(
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
     if container_name.startswith(mark):
-        container.remove(container_name)
+        remove_container(container_name)
     remove_shared_memory(mark)
 
 

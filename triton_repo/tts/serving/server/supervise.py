@@ -12,13 +12,12 @@ from tts.base.errors import ServerError, TtsError
 
 from ..command.ports import Addresses
 from .launch import Stopped
-from .loading import Loading
+from .locks import comes_back, is_down, supervising, supervisor_of
 from .lookup import use_server
 from .service import Service
-from .start import TELL_S, RunningServer, start_server
+from .start import STALL_S, TELL_S, RunningServer, Watchdog, start_server
 from .state import ProcessIdentity, ServerState, TransientStartError
-from .supervisor import comes_back, is_down, supervising, supervisor_of
-from .watchdog import STALL_S, Watchdog
+from .triton_log import Loading
 
 CHECK_INTERVAL_S = 1.0
 MAX_RESTARTS = 5

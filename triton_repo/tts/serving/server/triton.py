@@ -19,18 +19,17 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt.failures import known_cause
 
 from ..command import environment
-from ..command.container import Docker, image
 from ..command.ports import Addresses, address, choose_addresses, is_loopback, socket_path
 from ..command.server_command import ServerCommand, server_command
-from ..command.tritonserver import STUB, TritonServer, find_runtime
+from ..command.tritonserver import STUB, Docker, TritonServer, find_runtime, image
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines, require_something
 from . import probe, triton_log
 from .launch import PortTaken, after_the_last_guard
-from .loading import Loading, read_loading
+from .locks import writable
 from .service import CommandAt, Service
 from .state import ProcessIdentity, ServerState, TransientStartError, identify
-from .supervisor import writable
+from .triton_log import Loading, read_loading
 
 LOG = "triton.log"
 
