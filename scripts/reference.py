@@ -48,7 +48,7 @@ from tts.build.spec.field_docs import field_doc
 from tts.build.spec.tensorrt import CalibrationSpec
 from tts.build.spec.thinking import ThinkingSpec
 from tts.cli import app, ending
-from tts.cli.documents.index import DOCUMENTS, ERROR
+from tts.cli.documents import DOCUMENTS, ERROR
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"

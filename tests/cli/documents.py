@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from tts.cli.documents.index import DOCUMENTS, ERROR
+from tts.cli.documents import DOCUMENTS, ERROR
 from tts.cli.json_output import plain
 
 

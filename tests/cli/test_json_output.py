@@ -15,8 +15,8 @@ from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.base.errors import Interrupted
 from tts.build.spec import load_deployment
-from tts.cli import tune
-from tts.cli.documents.index import DOCUMENTS
+from tts.cli import study
+from tts.cli.documents import DOCUMENTS
 from tts.cli.json_output import plain
 from tts.gateway.database import database_file
 from tts.gateway.observability.ledger import Ledger
@@ -113,7 +113,7 @@ def test_tune(monkeypatch, tmp_path, stopped):
         analyse(Measured("verifier", 4096, samples[:1]), spec),
     )
     tuned = Tuned(engines, tmp_path / "tune.json", Interrupted("Stopped.") if stopped else None)
-    monkeypatch.setattr(tune, "tune_engines", lambda *words, **options: tuned)
+    monkeypatch.setattr(study, "tune_engines", lambda *words, **options: tuned)
     found = printed("tts tune", "demo", code=130 if stopped else 0)
     generator, verifier = found["engines"]
     assert found["stopped"] == stopped

@@ -1,7 +1,7 @@
 """The `tts` command line. `tts --help` is instant: a command is imported when it is run.
 
-A command is a function in a module here, and an entry below: its name, its function, the first line
-of its help, examples.
+A command is an entry below: its name, its options, its function, the first line of its help,
+examples.
 """
 
 from __future__ import annotations
@@ -27,14 +27,23 @@ _BUILD, _SEARCH, _LOOK, _STUDY, _HELP = (
 _KEYS = CommandGroup.of(
     "keys",
     "Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
-    Command("create", "keys:create", "Make a key and print it, this once: only its hash is kept."),
+    Command(
+        "create",
+        "gateway:CreateKey",
+        "gateway_records:create",
+        "Make a key and print it, this once: only its hash is kept.",
+    ),
     Command(
         "list",
-        "keys:list_keys",
+        "gateway:ListKeys",
+        "gateway_records:list_keys",
         "List keys with their limits, and who made and revoked them; the keys are not known.",
     ),
     Command(
-        "revoke", "keys:revoke", "Make a key invalid. Running gateways refuse it within 0.2 s."
+        "revoke",
+        "gateway:RevokeKey",
+        "gateway_records:revoke",
+        "Make a key invalid. Running gateways refuse it within 0.2 s.",
     ),
 )
 _GATEWAY = WithDefault.of(
@@ -43,6 +52,7 @@ _GATEWAY = WithDefault.of(
     "serve --help. Its keys, requests and usage.",
     Command(
         WithDefault.default,
+        "gateway:Gateway",
         "gateway:gateway",
         "Serve generation and searches as an OpenAI-compatible API until Ctrl-C.",
         "tts gateway demo",
@@ -51,14 +61,16 @@ _GATEWAY = WithDefault.of(
     ),
     Command(
         "requests",
-        "requests:requests",
+        "gateway:Requests",
+        "gateway_records:requests",
         "Show and export the requests that gateways have had, also while they run.",
         "tts gateway requests demo --last 50",
         "tts gateway requests --since 1d --format jsonl | jq 'select(.status >= 500)'",
     ),
     Command(
         "usage",
-        "usage:usage",
+        "gateway:Usage",
+        "gateway_records:usage",
         "Add up the requests and tokens of each API key; days are UTC.",
         "tts gateway usage",
         "tts gateway usage --since 2026-11-01 --by day --by key",
@@ -78,12 +90,14 @@ _RUNS = CommandGroup.of(
     "List, merge, export and convert runs.",
     Command(
         "list",
+        "look:ListRuns",
         "report:list_recorded",
         "List the runs that were recorded, newest first.",
         "tts runs list --json",
     ),
     Command(
         "merge",
+        "look:Merge",
         "report:merge",
         "Merge the shards of a run: one folder with the trees, answers and digest of the whole "
         "run.",
@@ -91,12 +105,14 @@ _RUNS = CommandGroup.of(
     ),
     Command(
         "export",
+        "look:Export",
         "report:export",
         "Write a run's answers: id, question, answer, score, correct, tokens, seconds.",
         "tts runs export runs/RUN --to answers.csv",
     ),
     Command(
         "trace",
+        "look:Trace",
         "report:trace",
         "Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters.",
         "tts runs trace runs/RUN --to run.json",
@@ -106,6 +122,7 @@ _RUNS = CommandGroup.of(
 _COMMANDS = (
     Command(
         "init",
+        "build:Init",
         "init:init",
         "Write a deployment file for your models and this machine; each field is explained in it.",
         "tts init mine.yaml",
@@ -115,6 +132,7 @@ _COMMANDS = (
     ),
     Command(
         "plan",
+        "build:Plan",
         "plan:plan",
         "Plan a deployment's memory, of its GPUs or of this machine; needs no GPU.",
         "tts plan demo",
@@ -123,6 +141,7 @@ _COMMANDS = (
     ),
     Command(
         "lint",
+        "build:Lint",
         "doctor:lint",
         "Check everything about a deployment that needs no GPU; fails if there are errors.",
         "tts lint llama-1b-prm-8b-h100-bf16",
@@ -130,6 +149,7 @@ _COMMANDS = (
     ),
     Command(
         "build-engines",
+        "build:BuildEngines",
         "engines:build_engines",
         "Compile both checkpoints into engines; unchanged ones are skipped.",
         "tts build-engines demo",
@@ -138,6 +158,7 @@ _COMMANDS = (
     ),
     Command(
         "render",
+        "build:Render",
         "engines:render",
         "Render the Triton model repository of a deployment, and manifests.",
         "tts render demo",
@@ -146,7 +167,8 @@ _COMMANDS = (
     ),
     Command(
         "serve",
-        "serve:serve",
+        "build:Serve",
+        "engines:serve",
         "Start the servers of a deployment and keep them running until Ctrl-C.",
         "tts serve demo",
         "tts serve demo --stop",
@@ -154,6 +176,7 @@ _COMMANDS = (
     ),
     Command(
         "solve",
+        "search:Solve",
         "runs:solve",
         'Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION".',
         'tts solve "Compute 12 + 30 - 5."',
@@ -163,6 +186,7 @@ _COMMANDS = (
     ),
     Command(
         "bench",
+        "search:Bench",
         "runs:bench",
         "Solve the problems of a dataset; without a running server, one is started for the run.",
         "tts bench demo --limit 40",
@@ -173,6 +197,7 @@ _COMMANDS = (
     ),
     Command(
         "score",
+        "search:Score",
         "score:score",
         "Score solutions that exist already, say which are best, and measure the verifier on "
         "labels.",
@@ -183,6 +208,7 @@ _COMMANDS = (
     ),
     Command(
         "report",
+        "look:Report",
         "report:report",
         "Print the tables of a run, or compare several, and write report.html.",
         "tts report runs/RUN --open",
@@ -192,7 +218,8 @@ _COMMANDS = (
     ),
     Command(
         "tune",
-        "tune:tune",
+        "study:Tune",
+        "study:tune",
         "Measure throughput over the load in flight, and propose how much to keep in flight.",
         "tts tune demo",
         "tts tune mine.yaml --write",
@@ -200,6 +227,7 @@ _COMMANDS = (
     ),
     Command(
         "study",
+        "study:Study",
         "study:study",
         "Run many variants of a deployment and see what its two engines do, and why.",
         "tts study demo --quick",
@@ -207,6 +235,7 @@ _COMMANDS = (
     ),
     Command(
         "simulate",
+        "study:Simulate",
         "simulate:simulate",
         "Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.",
         "tts simulate --gpu h100",
@@ -215,6 +244,7 @@ _COMMANDS = (
     ),
     Command(
         "list",
+        "look:List",
         "listing:list_names",
         "List the bundled deployments, the strategies with their parameters, or the datasets.",
         "tts list deployments",
@@ -223,6 +253,7 @@ _COMMANDS = (
     ),
     Command(
         "doctor",
+        "look:Doctor",
         "doctor:doctor",
         "Say what this machine can run and what is missing, in plain words.",
         "tts doctor",

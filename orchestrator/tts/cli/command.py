@@ -1,7 +1,13 @@
-"""Commands and groups as `tts` shows them: loaded by name, and a group with a default command."""
+"""Commands and groups as `tts` shows them: loaded by name, and a group with a default command.
+
+A command is a dataclass of its options (`options`) and a function that takes one, in a module of
+its own. Help and completion read the first; the function, with all that it imports, is loaded when
+the command runs.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,8 +16,6 @@ from typing import Any, Self
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .redaction import without_secrets
-
 _WORDS = "tts.words"
 _SEVERAL = {
     "--seed": "Run the command once for each seed, with one --dataset-seed and an --out of its "
@@ -19,11 +23,34 @@ _SEVERAL = {
 }
 """What to do instead, by options that one may well want to give several times."""
 _LOADED = ("callback", "help", "params")
-"""Attributes of a command that its function decides."""
+"""Attributes of a command that follow from its options."""
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
     "rich_markup_mode": "rich",
 }
+
+
+_SECRETS = (
+    # a token by its form
+    (r"\b(hf_|nvapi-|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-)[\w-]{8,}", r"\1[removed]"),
+    (r"\bAKIA[0-9A-Z]{12,}", "[removed]"),
+    (r"\beyJ[\w-]{10,}\.[\w-]+\.[\w-]*", "[removed]"),  # JSON web token
+    # a secret by what stands before it
+    (
+        r"(?i)\b([\w-]*(?:token|password|passwd|secret|api[_-]?key|credential)s?[\"']?\s*[=:]\s*)"
+        r"[\"']?(?!\d+\b)[^\s\"',;]+",
+        r"\1[removed]",
+    ),
+    (r"(?i)\b(authorization[\"']?\s*[=:]\s*)(?:\w+\s+)?[^\s\"',;]+", r"\1[removed]"),
+    (r"(?i)\b(bearer\s+)[\w.~+/=-]+", r"\1[removed]"),
+    (r"(\w+://)[^\s/@]+@", r"\1[removed]@"),  # user and password of an address
+)
+
+
+def by_name(name: str) -> Any:
+    """What `module:attribute` of this package names, imported now."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f".{module}", __package__), attribute)
 
 
 def examples(*commands: str) -> str:
@@ -67,37 +94,55 @@ def _refuse_twice(ctx: Any, parameters: list[Any]) -> None:
 
 
 class Command(_Plain, TyperCommand):
-    """A command that is imported when it runs, or when its parameters or whole help are looked at.
+    """A command whose options are imported when they are looked at, its function when it runs.
 
     It remembers the words of its command line, for `command_line`.
     """
 
     def __init__(
-        self, name: str, function: str, line: str, *lines: str, panel: str | None = None
+        self,
+        name: str,
+        options: str,
+        function: str,
+        line: str,
+        *lines: str,
+        panel: str | None = None,
     ) -> None:
-        """`function` is module:name, `line` the first of its help; `lines` are examples."""
+        """`options` and `function` are module:name; `line` is the first of the help.
+
+        `lines` are examples.
+        """
         epilog = examples(*lines) if lines else None
         super().__init__(name, short_help=line, epilog=epilog, rich_help_panel=panel, **SETTINGS)
-        self._function = function
+        self._options, self._function = f"options.{options}", function
         for attribute in _LOADED:
             delattr(self, attribute)
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute that follows from the function, which is imported for it."""
+        """An attribute that follows from the options, which are imported for it."""
         if name not in _LOADED:
             raise AttributeError(name)
-        module, _, function = self._function.partition(":")
         app = typer.Typer(add_completion=False)
-        app.command()(getattr(import_module(f".{module}", __package__), function))
-        command = typer.main.get_command(app)
-        for attribute in _LOADED:
-            setattr(self, attribute, getattr(command, attribute))
+        app.command()(by_name(self._options))
+        command: Any = typer.main.get_command(app)
+
+        def run(**values: Any) -> None:
+            by_name(self._function)(command.callback(**values))
+
+        self.callback, self.help, self.params = run, command.help, command.params
         return getattr(self, name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep a copy of the words, since `args` is consumed."""
         ctx.meta[_WORDS] = [str(ctx.info_name), *args]
         return super().parse_args(ctx, args)
+
+
+def without_secrets(text: str) -> str:
+    """A text in which tokens, passwords and keys are replaced, as far as their form tells them."""
+    for pattern, instead in _SECRETS:
+        text = re.sub(pattern, instead, text)
+    return text
 
 
 def command_line(context: Any) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
+from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment, load_deployment
@@ -17,40 +17,60 @@ from tts.checks import lint as check
 from tts.checks.after_build import ALL, DEEP
 from tts.checks.machine import diagnose
 from tts.checks.manifests import check_manifests
+from tts.checks.observation import Observation
 from tts.fleet.remotes import ask
 from tts.reports.console import consoles, say
 from tts.reports.findings import count_findings, print_findings, print_observation, warnings_line
 from tts.serving.repository.manifests import require_manifests
 
-from .completion import deployments
-from .documents.deployments import DoctorDocument, LintDocument
 from .json_output import print_json
-from .options import DeploymentArgument, JsonOption, usable
+from .options.build import Lint
+from .options.look import Doctor
 
 
-def lint(
-    deployment: DeploymentArgument,
-    deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Also read every byte of the built engines (their hashes)."),
-    ] = False,
-    manifests: Annotated[
-        Path | None,
-        typer.Option(
-            callback=usable,
-            metavar="DIR",
-            help="Also check the manifests that `tts render` has written there (target tensorrt).",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Check everything about a deployment that needs no GPU; fails if there are errors."""
-    spec = open_deployment(deployment)
-    findings = check(spec, DEEP if deep else ALL)
-    if manifests:
+@dataclass(frozen=True, kw_only=True)
+class LintDocument:
+    """The findings about a deployment."""
+
+    deployment: str
+    errors: int
+    """With any, the exit code is 1."""
+    warnings: int
+    not_checked: int
+    """Findings that say what could not be checked."""
+    findings: list[Finding]
+
+    @classmethod
+    def of(cls, deployment: str, findings: list[Finding]) -> LintDocument:
+        """The document of these findings."""
+        count = [finding.severity for finding in findings].count
+        return cls(
+            deployment=deployment,
+            errors=count("error"),
+            warnings=count("warning"),
+            not_checked=count("note"),
+            findings=findings,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorDocument:
+    """The abilities of this machine."""
+
+    deployment: str | None
+    """The one that was looked at; null: all bundled ones."""
+    observations: list[Observation]
+    """With any that is missing, the exit code is 1."""
+
+
+def lint(options: Lint) -> None:
+    """Run `tts lint`."""
+    spec = open_deployment(options.deployment)
+    findings = check(spec, DEEP if options.deep else ALL)
+    if options.manifests:
         require_manifests(spec)
-        findings += check_manifests(spec, manifests)
-    if as_json:
+        findings += check_manifests(spec, options.manifests)
+    if options.as_json:
         print_json(LintDocument.of(spec.name, findings))
     else:
         out, _ = consoles()
@@ -74,24 +94,14 @@ def stop_on_errors(
         say(line)
 
 
-def doctor(
-    deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            autocompletion=deployments,
-            help="A deployment file or a bundled name: its engines, and their threads here.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say what this machine can run and what is missing, in plain words."""
+def doctor(options: Doctor) -> None:
+    """Run `tts doctor`."""
     out, _ = consoles()
-    spec = None if deployment is None else load_deployment(deployment)
+    spec = None if options.deployment is None else load_deployment(options.deployment)
     observations = diagnose(spec)
     if spec and spec.remotes():
         observations += asyncio.run(ask(spec))
-    if as_json:
+    if options.as_json:
         name = spec.name if spec else None
         print_json(DoctorDocument(deployment=name, observations=observations))
     else:

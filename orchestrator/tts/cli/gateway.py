@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING
 
 import typer
 
-from tts.fleet.routing.policies import PolicyName
 from tts.gateway import process
 from tts.gateway.draining import Drain
 from tts.gateway.safety.filters import FilterChain
@@ -15,152 +14,41 @@ from tts.reports.progress import ProgressLines
 from tts.session.event_loop import interruptible
 from tts.session.functions import load_all, source_of
 
-from .completion import deployments
-from .options import ServerOption, VerifierOption, usable
+from .options import usable
+from .options.gateway import Gateway
 
 if TYPE_CHECKING:
     from tts.gateway.http_server import Listen
 
 
-def gateway(
-    deployment: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DEPLOYMENT...",
-            help="Deployment files or bundled names; the model's name chooses among several.",
-            autocompletion=deployments,
-        ),
-    ],
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than loopback need keys.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.")
-    ] = 8080,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            metavar="[HOST:]PORT",
-            help="Serve /metrics here too, to everyone, without a key; on loopback unless HOST is "
-            "given.",
-        ),
-    ] = None,
-    endpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--endpoint",
-            metavar="HOST:PORT",
-            help="gRPC of a server of this deployment, or dns:NAME:PORT for all addresses of a "
-            "name, which is followed; several times for several.",
-            show_default="those of this machine, or one that is started",
-        ),
-    ] = None,
-    verifier: VerifierOption = None,
-    server: ServerOption = None,
-    endpoints_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--endpoints-file",
-            metavar="FILE",
-            callback=usable,
-            help="File of servers, one per line; changes are followed while the gateway runs.",
-        ),
-    ] = None,
-    routing: Annotated[
-        PolicyName,
-        typer.Option(
-            "--routing", metavar="|".join(get_args(PolicyName)), help="Which server gets a request."
-        ),
-    ] = "prefix-affinity",
-    certificate: Annotated[
-        Path | None,
-        typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--tls-key", callback=usable, help="Its private key, PEM.")
-    ] = None,
-    deadline: Annotated[
-        float,
-        typer.Option(
-            "--deadline", min=0.1, metavar="SECONDS", help="Most seconds that a search may take."
-        ),
-    ] = 600.0,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Most bytes of a request.")
-    ] = 4 << 20,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="FILE|NAME",
-            help="A file of terms and patterns to filter by, or a filter of another package; "
-            "several times for several.",
-        ),
-    ] = None,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cors-origin",
-            metavar="ORIGIN",
-            help="Web pages of this origin may read answers; several times, or *.",
-        ),
-    ] = None,
-    otlp_endpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--otlp-endpoint",
-            metavar="URL",
-            help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
-            show_default="OTEL_EXPORTER_OTLP_ENDPOINT, or none",
-        ),
-    ] = None,
-    keep_prompts: Annotated[
-        bool,
-        typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
-    ] = False,
-    addresses: Annotated[
-        bool,
-        typer.Option(
-            "--keep-addresses/--no-addresses",
-            help="Keep the addresses of clients in the log of requests.",
-        ),
-    ] = True,
-    grace: Annotated[
-        float,
-        typer.Option(
-            "--grace",
-            min=0,
-            metavar="SECONDS",
-            help="After SIGTERM, for requests that run; nothing new is taken meanwhile.",
-        ),
-    ] = 30.0,
-) -> None:
-    """Serve generation and searches as an OpenAI-compatible API until Ctrl-C."""
+def gateway(options: Gateway) -> None:
+    """Run `tts gateway serve`."""
     process.set_up()  # before gRPC is imported
     from tts.gateway.call import Settings
     from tts.gateway.http_server import Listen, Upstreams, serve
 
-    rules, plugins = _filters(filters or [])
+    rules, plugins = _filters(options.filters or [])
     chain = FilterChain.load(rules, plugins)
-    listen = Listen(host, port, certificate, key, _metrics_at(metrics))
-    settings = Settings(
-        max_body,
-        deadline,
-        cors_origins=tuple(cors or ()),
-        otlp_endpoint=otlp_endpoint,
-        keep_prompts=keep_prompts,
-        keep_addresses=addresses,
+    listen = Listen(
+        options.host, options.port, options.certificate, options.key, _metrics_at(options.metrics)
     )
-    upstreams = Upstreams(tuple(endpoint or ()), endpoints_file, routing)
+    settings = Settings(
+        options.max_body,
+        options.deadline,
+        cors_origins=tuple(options.cors or ()),
+        otlp_endpoint=options.otlp_endpoint,
+        keep_prompts=options.keep_prompts,
+        keep_addresses=options.addresses,
+    )
+    upstreams = Upstreams(tuple(options.endpoint or ()), options.endpoints_file, options.routing)
     own = None
-    if verifier is not None:
-        own = load_all({"verifier": source_of(verifier)})["verifier"].value
+    if options.verifier is not None:
+        own = load_all({"verifier": source_of(options.verifier)})["verifier"].value
     lines = ProgressLines()
     with lines:
-        drain = Drain(grace, lines.say)
+        drain = Drain(options.grace, lines.say)
         serving = serve(
-            deployment,
+            options.deployment,
             listen,
             upstreams,
             settings,
@@ -168,7 +56,7 @@ def gateway(
             drain,
             lines.say,
             lines.loading,
-            kind=server,
+            kind=options.server,
             verifier=own,
         )
         interruptible(serving, lines.say, drain=drain.begin)

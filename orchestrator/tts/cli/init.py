@@ -9,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from tts.base.choices import Target
 from tts.base.errors import ConfigError, did_you_mean
@@ -36,7 +33,7 @@ from .drafting import (
     with_format,
     with_system_prompt,
 )
-from .options import usable
+from .options.build import Init
 
 _ON_GPUS = ("tensorrt",)
 _MODEL = (
@@ -45,118 +42,35 @@ _MODEL = (
 )
 
 
-def init(
-    file: Annotated[
-        Path, typer.Argument(callback=usable, metavar="FILE", help="The file to write.")
-    ] = Path("deployment.yaml"),
-    generator: Annotated[
-        str | None,
-        typer.Option(
-            "--generator",
-            metavar="MODEL",
-            help=f"The model that writes steps: {_MODEL}.",
-            show_default="demo",
-        ),
-    ] = None,
-    verifier: Annotated[
-        str | None,
-        typer.Option(
-            "--verifier",
-            metavar="MODEL",
-            help="The model that scores steps: the same kinds; or a Python function, FILE.py:NAME.",
-            show_default="the generator itself",
-        ),
-    ] = None,
-    target: Annotated[
-        Target | None,
-        typer.Option(
-            "--engine",
-            "--target",
-            metavar="NAME",
-            help="What runs the models: vllm, sglang, llama.cpp or trtllm-serve (started by tts), "
-            "openvino (this CPU) or tensorrt (NVIDIA GPUs), for which they are compiled, or openai "
-            "(both models on servers that run already).",
-            show_default="what suits this machine",
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu",
-            metavar="KIND",
-            help="The kind of NVIDIA GPU, as tensorrt.gpu names it, such as h100.",
-            show_default="this machine's",
-        ),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="How the verifier is asked (docs/reference/verifiers.md).",
-            show_default="recognised, as far as it can be",
-        ),
-    ] = None,
-    generator_tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            "--generator-tokenizer",
-            metavar="MODEL",
-            help="For a generator with a URL, or a GGUF file: the folder of its tokenizer, or "
-            "OWNER/NAME.",
-            show_default="the model's name at the server",
-        ),
-    ] = None,
-    verifier_tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            "--verifier-tokenizer",
-            metavar="MODEL",
-            help="The same for the verifier.",
-            show_default="the model's name at the server",
-        ),
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option(
-            "--api-key-env",
-            metavar="NAME",
-            help="The environment variable that holds the key of servers with a URL.",
-            show_default="they need none",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is there already.")
-    ] = False,
-) -> None:
-    """Write a deployment file for your models and this machine; each field is explained in it.
-
-    What you leave out has the defaults that suit this machine.
-    """
-    _require_free(file, force=force)
-    base = file.expanduser().parent
+def init(options: Init) -> None:
+    """Run `tts init`."""
+    target = options.target
+    _require_free(options.file, force=options.force)
+    base = options.file.expanduser().parent
     machine = this_machine()
     say(_machine_line(machine))
-    ask = partial(ask_server, api_key_env=api_key_env)
-    name = DEMO if generator is None else generator
-    writes = _named("generator", name, generator_tokenizer, base, ask)
-    judge = writes.text if verifier is None else verifier
-    judges = _judge(judge, writes, verifier_tokenizer, base, ask)
+    ask = partial(ask_server, api_key_env=options.api_key_env)
+    name = DEMO if options.generator is None else options.generator
+    writes = _named("generator", name, options.generator_tokenizer, base, ask)
+    judge = writes.text if options.verifier is None else options.verifier
+    judges = _judge(judge, writes, options.verifier_tokenizer, base, ask)
     target = target or _usual_target(writes, judges, machine)
     _require_possible(target, writes, judges)
-    if target in _ON_GPUS or gpu:
-        machine = _with_gpu(machine, gpu)
-    if target in _ON_GPUS and verifier is None and judges == writes:
+    if target in _ON_GPUS or options.gpu:
+        machine = _with_gpu(machine, options.gpu)
+    if target in _ON_GPUS and options.verifier is None and judges == writes:
         raise ConfigError(
             "--verifier is missing.",
             hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
         )
-    choices = _choices(file, target, writes, judges)
+    choices = _choices(options.file, target, writes, judges)
     reported = judges.server.capabilities if judges.server else None
-    choices = with_system_prompt(with_format(choices, base, _format(format_, judges), reported))
+    choices = with_system_prompt(
+        with_format(choices, base, _format(options.format_, judges), reported)
+    )
     text = as_text(choices, machine, drafted(choices, machine))
-    _write(file, text, force=force)
-    _print_end(file, choices)
+    _write(options.file, text, force=options.force)
+    _print_end(options.file, choices)
 
 
 @dataclass(frozen=True)

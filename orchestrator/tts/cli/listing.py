@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
-import typer
 from rich.markup import escape
 
 from tts.base import paths
@@ -23,7 +22,7 @@ from tts.strategies.catalog import all_strategies
 from tts.strategies.parameters import default_parameters
 
 from .json_output import print_json
-from .options import JsonOption
+from .options.look import List
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +66,13 @@ Listed = ListedDeployment | ListedStrategy | ListedDataset
 Kind = Literal["deployments", "strategies", "datasets"]
 
 
-def list_names(
-    kind: Annotated[
-        Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="The kind of names to list.")
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """List the bundled deployments, the strategies with their parameters, or the datasets."""
-    if kind == "deployments":
+def list_names(options: List) -> None:
+    """Run `tts list`."""
+    if options.kind == "deployments":
         rows: Sequence[Listed] = _deployments()
     else:
-        rows = _strategies() if kind == "strategies" else _datasets()
-    if as_json:
+        rows = _strategies() if options.kind == "strategies" else _datasets()
+    if options.as_json:
         print_json(rows)
         return
     _print(rows)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
 from rich.console import Console
 
 from tts.base.errors import CheckpointError, ConfigError
-from tts.base.machine_limits import memory_limit
+from tts.base.machine_limits import MemoryLimit, memory_limit
 from tts.build.deployment_edit import write_values
-from tts.build.openvino.memory import plan_host_memory
+from tts.build.openvino.memory import HostMemoryPlan, plan_host_memory
 from tts.build.resolve import resolve_models
-from tts.build.spec import Deployment, deployment_file, load_deployment
-from tts.build.started.command import command_of
+from tts.build.spec import Deployment, Role, deployment_file, load_deployment
+from tts.build.started.command import Command, command_of
 from tts.build.started.memory import budgets, is_known, plan_started
-from tts.build.tensorrt.memory_plan import plan_memory
+from tts.build.tensorrt.memory_plan import MemoryPlan, plan_memory
 from tts.reports.console import consoles, say
 from tts.reports.memory_plan import (
     print_budgets,
@@ -26,56 +26,284 @@ from tts.reports.memory_plan import (
     print_pools,
 )
 
-from .documents.deployments import gpu_memory, host_memory, plan_document
 from .json_output import print_json
-from .options import DeploymentArgument, JsonOption
+from .options.build import Plan
 
 
-def plan(
-    deployment: DeploymentArgument,
-    write: Annotated[
-        bool,
-        typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
+@dataclass(frozen=True, kw_only=True)
+class RankUse:
+    """What one rank of an engine takes of its GPU."""
+
+    role: Role
+    replica: int
+    rank: int
+    weights_bytes: int
+    activations_bytes: int
+    logits_bytes: int
+    workspaces_bytes: int
+    graphs_bytes: int
+    """CUDA graphs."""
+    transfer_bytes: int
+    """Buffers in which KV blocks are transferred."""
+    kv_cache_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuUse:
+    """What lies on one GPU."""
+
+    device: int
+    total_bytes: int
+    server_bytes: int
+    """The server's own context."""
+    free_bytes: int
+    ranks: list[RankUse]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedEngine:
+    """An engine on GPUs."""
+
+    precision: str
+    parameters: int
+    kv_cache_tokens: int
+    """The planned pool."""
+    kv_cache_tokens_in_file: int | None
+    """null for engines that are started: they get what is planned."""
+    kv_cache_blocks: int
+    kv_cache_bytes_per_token: int
+    """On the rank that has most."""
+    full_sequences: int
+    """Sequences of max_seq_len tokens that the pool holds."""
+    max_seq_len: int
+    beams: int
+    """Beams in the middle of their search that the pool holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMemory:
+    """The memory of a deployment's GPUs, planned from shapes and data sheets."""
+
+    gpu: str
+    """The kind of GPU."""
+    gpus: list[GpuUse]
+    engines: dict[Role, PlannedEngine]
+    beams: int
+    """Beams that are assumed in flight."""
+    step_s: float
+    """Estimated time of one search step of so many beams."""
+    shared: bool
+    """Whether a GPU has a part of both engines."""
+    saved_bytes: int
+    """Weights that are loaded once, where the generator's engine is the verifier's; else 0."""
+    headroom_bytes: int
+    """Memory that a GPU may have in use beyond the plan before a pool gets smaller than planned."""
+    excess_bytes: dict[int, int]
+    """What the pools in the file lack, by GPU."""
+    judged_by: str | None
+    """What the verifier judges with; null where it is not planned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostEngine:
+    """An engine in this machine's memory."""
+
+    precision: str
+    weights_bytes: int
+    embedding_bytes: int
+    kv_cache_bytes: int
+    working_bytes: int
+    process_bytes: int
+    resident_bytes: int
+    """The sum."""
+    file_bytes: int
+    """Its weight file, mapped as well while it loads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostMemory:
+    """The memory of engines and server on this machine, planned from shapes."""
+
+    engines: dict[Role, HostEngine]
+    server_bytes: int
+    needed_bytes: int
+    """What the kernel cannot take back."""
+    resident_bytes: int
+    """All of it."""
+    available_bytes: int | None
+    """The machine's memory, or a lower limit of a control group; null where it is not told."""
+    judged_by: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedCommand:
+    """What starts an engine, without its key."""
+
+    argv: list[str]
+    env: dict[str, str]
+    """Variables of its environment besides those that there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument:
+    """A deployment's memory. Nothing was run."""
+
+    deployment: str
+    target: str | None
+    """null where no engine is compiled or started here."""
+    gpu_memory: GpuMemory | None
+    """Memory of compiled or started engines on GPUs."""
+    host_memory: HostMemory | None
+    """On target openvino only."""
+    remotes: dict[Role, list[str]]
+    """Engines that run elsewhere, by URL: their memory is not planned."""
+    commands: dict[Role, StartedCommand]
+    """The command lines of engines that are started."""
+    written: str | None
+    """The deployment file, if --write has changed it."""
+
+
+def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
+    """A plan as a document; `in_file` are the pools of the deployment file, in tokens."""
+    return GpuMemory(
+        gpu=plan.gpu.name,
+        gpus=[
+            GpuUse(
+                device=gpu.device,
+                total_bytes=gpu.total,
+                server_bytes=gpu.server,
+                free_bytes=gpu.free,
+                ranks=[
+                    RankUse(
+                        role=place.role,
+                        replica=place.replica,
+                        rank=place.rank,
+                        weights_bytes=place.memory.weights,
+                        activations_bytes=place.memory.activations,
+                        logits_bytes=place.memory.logits,
+                        workspaces_bytes=place.memory.workspaces,
+                        graphs_bytes=place.memory.graphs,
+                        transfer_bytes=place.memory.transfer,
+                        kv_cache_bytes=plan.engines[place.role].tokens
+                        * place.memory.kv_bytes_per_token,
+                    )
+                    for place in gpu.ranks
+                ],
+            )
+            for gpu in plan.gpus
+        ],
+        engines={
+            role: PlannedEngine(
+                precision=engine.spec.precision,
+                parameters=engine.parameters.total,
+                kv_cache_tokens=engine.tokens,
+                kv_cache_tokens_in_file=in_file.get(role),
+                kv_cache_blocks=engine.blocks,
+                kv_cache_bytes_per_token=max(rank.kv_bytes_per_token for rank in engine.ranks),
+                full_sequences=engine.full_sequences,
+                max_seq_len=engine.spec.max_seq_len,
+                beams=engine.beams,
+            )
+            for role, engine in plan.engines.items()
+        },
+        beams=plan.beams,
+        step_s=plan.searched.seconds,
+        shared=plan.shared,
+        saved_bytes=plan.saved,
+        headroom_bytes=plan.headroom,
+        excess_bytes=plan.excess(in_file) if in_file else {},
+        judged_by=plan.judged_by,
+    )
+
+
+def host_memory(plan: HostMemoryPlan, limit: MemoryLimit | None) -> HostMemory:
+    """A plan of this machine's memory as a document."""
+    specs = plan.deployment.engines()
+    return HostMemory(
+        engines={
+            role: HostEngine(
+                precision=specs[role].precision,
+                weights_bytes=engine.copies,
+                embedding_bytes=engine.embedding,
+                kv_cache_bytes=engine.kv_cache,
+                working_bytes=engine.working,
+                process_bytes=engine.process,
+                resident_bytes=engine.resident,
+                file_bytes=engine.file,
+            )
+            for role, engine in plan.engines.items()
+        },
+        server_bytes=plan.server,
+        needed_bytes=plan.needed,
+        resident_bytes=plan.resident,
+        available_bytes=limit.size if limit else None,
+        judged_by=plan.judged_by,
+    )
+
+
+def plan_document(
+    deployment: Deployment,
+    *,
+    on_gpus: GpuMemory | None = None,
+    on_host: HostMemory | None = None,
+    commands: Mapping[Role, Command] | None = None,
+    written: str | None = None,
+) -> PlanDocument:
+    """The document of a deployment with this memory."""
+    return PlanDocument(
+        deployment=deployment.name,
+        target=deployment.target if deployment.engines() or deployment.started() else None,
+        gpu_memory=on_gpus,
+        host_memory=on_host,
+        remotes={role: list(remote.url) for role, remote in deployment.remotes().items()},
+        commands={
+            role: StartedCommand(argv=list(each.argv), env=dict(each.env))
+            for role, each in (commands or {}).items()
+        },
+        written=written,
+    )
+
+
+def plan(options: Plan) -> None:
+    """Run `tts plan`."""
     out, _ = consoles()
-    spec = load_deployment(deployment)
+    spec = load_deployment(options.deployment)
     if spec.engines() or not all(map(is_known, spec.started().values())):
         spec = resolve_models(spec)
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
     if spec.started():
-        _plan_started(out, spec, write=write, as_json=as_json)
-        if as_json or spec.target != "openvino":
+        _plan_started(out, spec, write=options.write, as_json=options.as_json)
+        if options.as_json or spec.target != "openvino":
             return
     if not spec.engines():
-        if as_json:
+        if options.as_json:
             print_json(plan_document(spec))
         return
     if spec.target == "openvino":
-        _plan_host(out, spec, write=write, as_json=as_json)
+        _plan_host(out, spec, write=options.write, as_json=options.as_json)
         return
     planned = plan_memory(spec)
     pools = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
     planned_pools = {role: engine.tokens for role, engine in planned.engines.items()}
-    if not as_json:
+    if not options.as_json:
         print_memory_plan(out, planned)
         print_headroom(out, planned)
         print_pools(out, planned, pools, planned_pools)
-    file = deployment_file(deployment) if write and pools != planned_pools else None
+    file = deployment_file(options.deployment) if options.write and pools != planned_pools else None
     if file:
         write_values(
             file, {(role, "kv_cache", "tokens"): tokens for role, tokens in planned_pools.items()}
         )
-    if as_json:
+    if options.as_json:
         changed = str(file) if file else None
         print_json(plan_document(spec, on_gpus=gpu_memory(planned, pools), written=changed))
     elif file:
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
     elif pools != planned_pools:
-        out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
+        out.print(
+            f"`tts plan {options.deployment} --write` writes them.", markup=False, soft_wrap=True
+        )
 
 
 def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:

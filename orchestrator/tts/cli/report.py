@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +11,7 @@ from tts.base import paths
 from tts.base.errors import RunError
 from tts.base.user_paths import is_there
 from tts.lab.bench.sharded_run import merge_runs
+from tts.lab.study.advice import StudyAdvice
 from tts.lab.study.folder import is_study
 from tts.lab.study.measure import measure
 from tts.lab.study.study_run import finished_study
@@ -27,112 +27,69 @@ from tts.runs.compare import Baseline, Comparison, compare
 from tts.runs.files import write_whole
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
 from tts.runs.groups import expand_groups, list_runs
+from tts.runs.pairs import Pair, Setting
 from tts.runs.run import Run
 
-from .completion import runs as run_folders
-from .documents.runs import ReportDocument
 from .json_output import print_json
-from .options import JsonOption, usable
+from .options import look, usable
+from .runs import RunsDocument
 
 
-class FigureFormat(StrEnum):
-    """The kinds of files that figures are written as."""
+@dataclass(frozen=True, kw_only=True)
+class ReportDocument(RunsDocument):
+    """Runs, or a study, and the page that was written."""
 
-    pdf = "pdf"
-    svg = "svg"
-    png = "png"
-    csv = "csv"
-    tex = "tex"
-
-
-class TableFormat(StrEnum):
-    """The kinds of tables that answers are written as."""
-
-    jsonl = "jsonl"
-    csv = "csv"
-
-
-def _run(text: str) -> Any:
-    """The argument that names runs by their folders, with its help."""
-    return typer.Argument(callback=usable, metavar="RUN", autocompletion=run_folders, help=text)
+    settings: list[Setting]
+    """The settings in which runs of several folders differ."""
+    pairs: list[Pair]
+    """Each run of several folders against the first."""
+    advice: list[StudyAdvice]
+    """What a study advises; empty for runs."""
+    page: str | None
+    """null where none can be made of these runs."""
+    figures: list[str]
+    """The files that --format has written."""
 
 
-def report(
-    runs: Annotated[
-        list[Path],
-        _run("Folders of runs, finished or not, or of whole comparisons; or one study."),
-    ],
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Show the page in the browser.")
-    ] = False,
-    keep_up: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="While the run goes on, write the page anew every few seconds."
-        ),
-    ] = False,
-    formats: Annotated[
-        list[FigureFormat] | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(FigureFormat),
-            help="Also write each figure as a file of this kind (csv and tex: its table), in "
-            "figures/ beside the page; several times for several kinds.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN[=NAME]",
-            autocompletion=run_folders,
-            help="The run that the others are compared with, such as a larger model's, and its "
-            "name in tables and figures, by default its deployment's.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the tables of a run, or compare several, and write report.html.
-
-    Several are compared side by side, and each with the first problem by problem: settings, gains,
-    costs, trees. Without a common problem the command fails. The page shows figures and search
-    trees and opens without network. It is written to the run's folder, or beside those of several.
-    """
-    against = _baseline(baseline) if baseline else None
-    if keep_up:
+def report(options: look.Report) -> None:
+    """Run `tts report`."""
+    open_page = options.open_page
+    against = _baseline(options.baseline) if options.baseline else None
+    if options.keep_up:
         if against:
             raise typer.BadParameter("goes without --baseline", param_hint="--follow")
-        open_page = _follow(runs, open_page)
-    folders = [*runs, *([against.folder] if against else [])]
+        open_page = _follow(options.runs, open_page)
+    folders = [*options.runs, *([against.folder] if against else [])]
     if len(set(map(Path.resolve, folders))) < len(folders):
         raise typer.BadParameter("a run is named twice", param_hint="RUN...")
     study: Report | None = None
     comparison = Comparison()
-    if len(runs) == 1 and is_study(runs[0]):
+    if len(options.runs) == 1 and is_study(options.runs[0]):
         if against:
             raise typer.BadParameter("a study has its own", param_hint="--baseline")
-        finished = finished_study(runs[0])
+        finished = finished_study(options.runs[0])
         study = study_report(finished, measure(finished))
     else:
-        comparison = compare(runs, against)
+        comparison = compare(options.runs, against)
     page: Path | None = None
     figures: list[Path] = []
     try:
         output = study or report_on(comparison)
-        if formats:
+        if options.formats:
             folder = output.file.with_name("figures")
-            figures = write_figures(output.tables, folder, [kind.value for kind in formats])
+            figures = write_figures(output.tables, folder, [kind.value for kind in options.formats])
             say(f"{len(figures)} files in {folder}")
         page = output.write()
         say(f"page: {page}")
     except RunError as error:
-        if formats or open_page:
+        if options.formats or open_page:
             raise
         say(f"No page: {error}")  # the tables are shown all the same
-    if study and not as_json:
+    if study and not options.as_json:
         print_advice(consoles()[0], study)
-    elif not as_json:
+    elif not options.as_json:
         print_report(comparison)
-    if as_json:
+    if options.as_json:
         print_json(
             ReportDocument(
                 rows=comparison.rows,
@@ -172,22 +129,11 @@ def _follow(runs: list[Path], open_page: bool) -> bool:
     return open_page
 
 
-def list_recorded(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            callback=usable,
-            metavar="FOLDER",
-            help="A folder with runs in it.",
-            show_default="runs/ in TTS_HOME",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the runs that were recorded, newest first."""
-    where = folder or paths.runs_dir()
-    recorded = list_runs(where) if folder or is_there(where) else []
-    if as_json:
+def list_recorded(options: look.ListRuns) -> None:
+    """Run `tts runs list`."""
+    where = options.folder or paths.runs_dir()
+    recorded = list_runs(where) if options.folder or is_there(where) else []
+    if options.as_json:
         print_json(recorded)
     elif recorded:
         consoles()[0].print(listed_table(recorded))
@@ -195,92 +141,43 @@ def list_recorded(
         say(f"There are no runs in {where} yet: tts bench DEPLOYMENT records one.")
 
 
-def merge(
-    shards: Annotated[
-        list[Path],
-        _run("Folders of finished runs of tts bench --shard i/N, every i of one N."),
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", callback=usable, help="The folder of the whole run.")
-    ],
-) -> None:
-    """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
-    folder = merge_runs(shards, out)
+def merge(options: look.Merge) -> None:
+    """Run `tts runs merge`."""
+    folder = merge_runs(options.shards, options.out)
     print_report(compare([folder]))
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
-def export(
-    run: Annotated[
-        Path,
-        _run("Folder of a run, finished or not."),
-    ],
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to",
-            callback=usable,
-            metavar="FILE",
-            help="The file to write.",
-            show_default="stdout",
-        ),
-    ] = None,
-    kind: Annotated[
-        TableFormat | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(TableFormat),
-            help="A JSON object a line, or CSV with a header.",
-            show_default="as the file is named; else jsonl",
-        ),
-    ] = None,
-) -> None:
-    """Write a run's answers: id, question, answer, score, correct, tokens, seconds.
-
-    A finished run has both tables in its folder: answers.jsonl and answers.csv.
-    """
-    _spare(run, to)
-    usual = TableFormat.csv if to and to.suffix.lower() == ".csv" else TableFormat.jsonl
-    answers = answers_of(Run.load(run))
-    table = as_table(answers, kind or usual)
-    if to is None:
+def export(options: look.Export) -> None:
+    """Run `tts runs export`."""
+    _spare(options.run, options.to)
+    is_csv = options.to and options.to.suffix.lower() == ".csv"
+    kind = options.kind or (look.TableFormat.csv if is_csv else look.TableFormat.jsonl)
+    answers = answers_of(Run.load(options.run))
+    table = as_table(answers, kind)
+    if options.to is None:
         typer.echo(table, nl=False)
         return
     try:
-        file = to.expanduser().parent.resolve() / to.name
+        file = options.to.expanduser().parent.resolve() / options.to.name
         write_whole(file, table)
     except OSError as error:
         raise RunError(
-            f"The table {to} cannot be written: {error.strerror or error}.",
+            f"The table {options.to} cannot be written: {error.strerror or error}.",
             hint="Name another file with --to, in a folder that is there; without --to it goes to "
             "stdout.",
         ) from error
-    say(f"{to}: {len(answers):,} answers")
+    say(f"{options.to}: {len(answers):,} answers")
 
 
-def trace(
-    run: Annotated[
-        Path,
-        _run("Folder of a run, finished or not; a comparison's folder stands for its runs."),
-    ],
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to",
-            callback=usable,
-            metavar="FILE",
-            help="Where to write it.",
-            show_default="trace.json in the run's folder",
-        ),
-    ] = None,
-) -> None:
-    """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
-    runs = expand_groups([run])
-    if to and len(runs) > 1:
+def trace(options: look.Trace) -> None:
+    """Run `tts runs trace`."""
+    runs = expand_groups([options.run])
+    if options.to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
-        _spare(folder, to)
-        file, counts = write_trace(folder, to)
+        _spare(folder, options.to)
+        file, counts = write_trace(folder, options.to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
     say(

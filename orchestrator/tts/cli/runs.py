@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any
 
 import typer
 
-from tts.base.choices import AnswerKind
 from tts.base.input_files import Unreadable, is_file, require_path
 from tts.base.user_paths import is_folder
 from tts.base.yaml_text import parse_yaml
@@ -21,367 +21,187 @@ from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
 from tts.reports.progress import Bars
 from tts.reports.terminal import print_answers, print_report
-from tts.runs.compare import Comparison, compare
+from tts.runs.compare import Comparison, Row, compare
 from tts.runs.config import FunctionSource, Limits, RunConfig
 from tts.runs.folder import PROBLEMS
 from tts.runs.groups import is_group
-from tts.scheduling import ScheduleName, SpeculationName
+from tts.runs.records import CompletionRecord
+from tts.search import Limit
 from tts.session.functions import names_function, source_of, sources_of
-from tts.strategies.names import STRATEGY_NAMES, TEXT_PARAMETERS
+from tts.session.result import Result, Usage
+from tts.strategies.names import TEXT_PARAMETERS
 
 from .command import command_line
-from .completion import deployments, runs, strategies, strategies_or_all
-from .documents.runs import BenchDocument, SolveDocument
 from .json_output import print_json
 from .options import (
-    DatasetOption,
-    JsonOption,
-    OptionalDeployment,
-    ServerOption,
-    VerifierOption,
     given_options,
-    usable,
 )
+from .options.search import STRATEGY, Bench, Solve
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveDocument:
+    """A question and its answer."""
+
+    run: str
+    """The run's folder."""
+    question: str
+    answer: str | None
+    """The answer by the strategy's own rule; null if no completion has an answer."""
+    vote: str
+    """The rule by which `answer` is chosen."""
+    answers: dict[str, str | None]
+    """The answer by each rule: best, weighted, majority."""
+    limit: Limit | None
+    """The limit that cut the search short; null if it finished."""
+    completions: tuple[CompletionRecord, ...]
+    """Best first."""
+    usage: Usage
+    tree_digest: str
+    """Equal for equal trees."""
+
+    @classmethod
+    def of(cls, result: Result, folder: Path) -> SolveDocument:
+        """The document of a result and the run that it came from."""
+        return cls(
+            run=str(folder),
+            question=result.problem.question,
+            answer=result.answer,
+            vote=result.vote,
+            answers=result.answers,
+            limit=result.limit,
+            completions=result.completions,
+            usage=result.usage,
+            tree_digest=result.tree_digest,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsDocument:
+    """Runs side by side."""
+
+    rows: list[Row]
+    """A row for each strategy: several may share a run under different votes."""
+    unfinished: dict[str, list[str]]
+    """The strategies whose runs have not finished, by the folder of their comparison."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchDocument(RunsDocument):
+    """What a benchmark came to."""
+
+    folder: str
+    """The folder of the run, or of the comparison."""
+
 
 ALL = "all"
 
-_NAMES = ", ".join(STRATEGY_NAMES)
-_STRATEGY = "beam-search"
-_N = Annotated[
-    int | None,
-    typer.Option(
-        "--n",
-        "-n",
-        help="Completions per problem.",
-        show_default="16; greedy: 1; auto: at most 256",
-    ),
-]
-_Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
-_Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", callback=usable, help="Run folder.", show_default="a new one under runs/"
-    ),
-]
-ParametersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
-        "several strategies, it goes to each one that has this parameter.",
-    ),
-]
 
-_Budget = Annotated[
-    int | None,
-    typer.Option(
-        "--budget-tokens",
-        min=1,
-        help="Generated tokens of a problem, critiques included. In bench without --n: an average "
-        "per problem, by which n is chosen. Otherwise: a hard limit per problem.",
-        show_default="no limit",
-    ),
-]
-_Deadline = Annotated[
-    float | None,
-    typer.Option(
-        "--deadline",
-        min=0,
-        metavar="SECONDS",
-        help="Stop each problem after so many seconds and take its best answer so far. Results "
-        "then depend on speed.",
-        show_default="no limit",
-    ),
-]
-
-_Endpoints = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--endpoint",
-        metavar="HOST:PORT",
-        help="A server of the deployment to use; give it several times for several servers.",
-        show_default="those of the deployment, or of this machine",
-    ),
-]
-
-SpeculationOption = Annotated[
-    SpeculationName,
-    typer.Option(
-        "--speculation",
-        metavar="|".join(get_args(SpeculationName)),
-        help="Fill the generator's empty slots with steps that may not be needed (schedules "
-        "alternating and decoupled); auto: while it pays. The trees are the same.",
-    ),
-]
-
-
-def bench(
-    context: typer.Context,
-    deployment: OptionalDeployment = None,
-    dataset: DatasetOption = "demo",
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns",
-            metavar="HOLDS=COLUMN,...",
-            help="Which columns of a file hold problem, answer, id, level and choices, such as "
-            "problem=question,answer=final.",
-            show_default="by their usual names",
-        ),
-    ] = None,
-    answers: Annotated[
-        AnswerKind | None,
-        typer.Option(
-            "--answers",
-            metavar="KIND",
-            help=f"How a file's answers are written: {', '.join(get_args(AnswerKind))}.",
-            show_default="as text, or after ####",
-        ),
-    ] = None,
-    per_level: Annotated[
-        int | None,
-        typer.Option(
-            "--per-level",
-            min=1,
-            help="Problems to draw from each level, by the dataset's seed.",
-            show_default="all",
-        ),
-    ] = None,
-    dataset_seed: Annotated[
-        int | None,
-        typer.Option(
-            "--dataset-seed",
-            help="Seed of generated problems, and of what --per-level draws.",
-            show_default="that of --seed",
-        ),
-    ] = None,
-    start: Annotated[
-        int | None,
-        typer.Option(
-            "--start",
-            min=0,
-            help="First problem to solve, counted from 0.",
-            show_default="the dataset's first",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
-    ] = None,
-    seed: _Seed = 0,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--strategy",
-            autocompletion=strategies_or_all,
-            help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Several, and all: one after the other, "
-            "compared side by side (of a file: a Strategy or a SearchConfig).",
-            show_default=_STRATEGY,
-        ),
-    ] = None,
-    schedule: Annotated[
-        ScheduleName,
-        typer.Option(
-            "--schedule",
-            metavar="NAME",
-            help=f"In which order work is sent: {', '.join(get_args(ScheduleName))}.",
-        ),
-    ] = "decoupled",
-    speculation: SpeculationOption = "auto",
-    in_flight: Annotated[
-        int | None,
-        typer.Option(
-            "--in-flight",
-            min=1,
-            help="Problems that run at a time at most.",
-            show_default="as many as keep the generator busy",
-        ),
-    ] = None,
-    n: _N = None,
-    parameters: ParametersOption = None,
-    budget_tokens: _Budget = None,
-    deadline: _Deadline = None,
-    verifier: VerifierOption = None,
-    endpoints: _Endpoints = None,
-    server: ServerOption = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="i/N",
-            help="Solve every N-th of the problems, from the i-th on: one of N runs to be merged "
-            "by tts runs merge.",
-            show_default="all",
-        ),
-    ] = None,
-    ray: Annotated[
-        bool,
-        typer.Option(
-            "--ray",
-            help="Solve shards of the run by processes on a Ray cluster (RAY_ADDRESS, or this "
-            "machine), one for each --endpoint, and merge them.",
-        ),
-    ] = False,
-    out: _Out = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            callback=usable,
-            autocompletion=runs,
-            metavar="DIR",
-            help="Continue the run or comparison there.",
-        ),
-    ] = None,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="With --resume: cut the log off where damage begins, keeping a copy, and compute "
-            "again what followed.",
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Solve the problems of a dataset; without a running server, one is started for the run."""
-    servers = tuple(endpoints or ())
-    if resume is not None and ray:
+def bench(options: Bench) -> None:
+    """Run `tts bench`."""
+    servers = tuple(options.endpoints or ())
+    if options.resume is not None and options.ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
-    if resume is not None and (refused := sorted(_of_new_runs(context, strategy or []))):
+    if options.resume is not None and (
+        refused := sorted(_of_new_runs(options.context, options.strategy or []))
+    ):
         raise typer.BadParameter(
             "a run goes on as it was asked for; leave this out, or start a new run",
             param_hint=", ".join(f"--{name.replace('_', '-')}" for name in refused),
         )
-    if repair and resume is None:
+    if options.repair and options.resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
-    if resume is not None:
-        carry_on = resume_group if is_group(resume) else resume_bench
+    if options.resume is not None:
+        carry_on = resume_group if is_group(options.resume) else resume_bench
         with Bars() as observer:
             folder = carry_on(
-                resume,
-                deployment,
+                options.resume,
+                options.deployment,
                 observer,
-                repair=repair,
+                repair=options.repair,
                 endpoints=servers,
-                server=server,
-                sources=given_sources(strategy or [], verifier, deployment),
+                server=options.server,
+                sources=given_sources(options.strategy or [], options.verifier, options.deployment),
             )
-    elif deployment is None:
+    elif options.deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
-        compared = _compared(strategy or [])
-        search = ALL if compared else (strategy or [_STRATEGY])[0]
+        compared = _compared(options.strategy or [])
+        search = ALL if compared else (options.strategy or [STRATEGY])[0]
         config = RunConfig(
-            deployment_source=deployment,
-            dataset=dataset,
-            limit=limit,
-            seed=seed,
+            deployment_source=options.deployment,
+            dataset=options.dataset,
+            limit=options.limit,
+            seed=options.seed,
             strategy=search,
-            parameters=given_parameters(n, parameters),
-            schedule=schedule,
-            speculation=speculation,
-            in_flight=in_flight,
-            dataset_seed=dataset_seed,
-            columns={str(role): name for role, name in parse_columns(columns or []).items()},
-            answers=answers,
-            per_level=per_level,
-            start=start,
-            shard=str(Shard.parse(shard)) if shard is not None else None,
-            limits=Limits(budget_tokens, deadline),
-            server=server,
-            sources=given_sources(strategy or [], verifier, deployment),
-            command=command_line(context),
+            parameters=given_parameters(options.n, options.parameters),
+            schedule=options.schedule,
+            speculation=options.speculation,
+            in_flight=options.in_flight,
+            dataset_seed=options.dataset_seed,
+            columns={
+                str(role): name for role, name in parse_columns(options.columns or []).items()
+            },
+            answers=options.answers,
+            per_level=options.per_level,
+            start=options.start,
+            shard=str(Shard.parse(options.shard)) if options.shard is not None else None,
+            limits=Limits(options.budget_tokens, options.deadline),
+            server=options.server,
+            sources=given_sources(options.strategy or [], options.verifier, options.deployment),
+            command=command_line(options.context),
         )
         with Bars() as observer:
-            if config.strategy == ALL and not ray:
-                folder = run_all(config, out, observer, names=compared, endpoints=servers)
+            if config.strategy == ALL and not options.ray:
+                folder = run_all(config, options.out, observer, names=compared, endpoints=servers)
             else:
-                run = run_on_ray if ray else run_bench
-                folder = run(config, out, observer, endpoints=servers)
+                run = run_on_ray if options.ray else run_bench
+                folder = run(config, options.out, observer, endpoints=servers)
     comparison = compare([folder])
-    if as_json:
+    if options.as_json:
         _print_document(comparison, folder)
     else:
         print_report(comparison)
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
-def solve(
-    context: typer.Context,
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="QUESTION",
-            autocompletion=deployments,
-            help="The problem to solve, in quotes, or a JSONL, JSON, CSV or Parquet file of "
-            "problems; optionally preceded by a deployment: a file or a bundled name. Default: the "
-            "bundled deployment that is served now, or demo.",
-            show_default=False,
-        ),
-    ],
-    deployment: Annotated[
-        str | None,
-        typer.Option(
-            "--deployment",
-            "-d",
-            help="Another way to name the deployment.",
-            autocompletion=deployments,
-        ),
-    ] = None,
-    seed: _Seed = 0,
-    strategy: Annotated[
-        str,
-        typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.", autocompletion=strategies),
-    ] = _STRATEGY,
-    speculation: SpeculationOption = "auto",
-    n: _N = None,
-    parameters: ParametersOption = None,
-    budget_tokens: _Budget = None,
-    deadline: _Deadline = None,
-    verifier: VerifierOption = None,
-    endpoints: _Endpoints = None,
-    server: ServerOption = None,
-    out: _Out = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION".
-
-    Of a file every problem is solved, as by tts bench --dataset; answers are not needed in it.
-    """
-    *names, question = words
+def solve(options: Solve) -> None:
+    """Run `tts solve`."""
+    *names, question = options.words
     is_file = _is_file_of_problems(question)
-    if len(names) + (deployment is not None) > 1:
+    if len(names) + (options.deployment is not None) > 1:
         raise typer.BadParameter(
             "give one deployment and one question, in quotes", param_hint="QUESTION"
         )
-    source = deployment or (names[0] if names else default_deployment())
+    source = options.deployment or (names[0] if names else default_deployment())
     config = RunConfig(
         deployment_source=source,
         dataset=question if is_file else PROBLEMS,
-        seed=seed,
-        strategy=strategy,
-        parameters=given_parameters(n, parameters),
-        speculation=speculation,
-        limits=Limits(budget_tokens, deadline),
-        server=server,
-        sources=given_sources([strategy], verifier, source),
-        command=command_line(context),
+        seed=options.seed,
+        strategy=options.strategy,
+        parameters=given_parameters(options.n, options.parameters),
+        speculation=options.speculation,
+        limits=Limits(options.budget_tokens, options.deadline),
+        server=options.server,
+        sources=given_sources([options.strategy], options.verifier, source),
+        command=command_line(options.context),
     )
-    servers = tuple(endpoints or ())
+    servers = tuple(options.endpoints or ())
     if is_file:
         with Bars() as observer:
-            folder = run_bench(config, out, observer, endpoints=servers)
+            folder = run_bench(config, options.out, observer, endpoints=servers)
         comparison = compare([folder])
-        if as_json:
+        if options.as_json:
             _print_document(comparison, folder)
         else:
             print_answers(comparison.rows[0].answers)
         say(f"the answers as tables: {folder}/answers.csv, answers.jsonl")
         return
     with LiveTree(question) as tree:
-        result, folder = run_solve(question, config, out, tree, tree.step, endpoints=servers)
-    if as_json:
+        result, folder = run_solve(
+            question, config, options.out, tree, tree.step, endpoints=servers
+        )
+    if options.as_json:
         print_json(SolveDocument.of(result, folder))
     else:
         tree.print_answer(result)

@@ -2,131 +2,123 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from tts.lab.scoring.calibrate import calibrate
+from tts.lab.scoring.calibrate import VerifierMaps, calibrate, calibration_fields
 from tts.lab.scoring.calibration_file import writable_file, write_calibration
 from tts.lab.scoring.findings import findings_of
-from tts.lab.scoring.measurement import measure
-from tts.lab.scoring.score_run import ScoreRequest, score_chains
-from tts.lab.scoring.tables import write_tables
+from tts.lab.scoring.measurement import Measurement, measure
+from tts.lab.scoring.score_run import Scored, ScoreRequest, ScoringCost, score_chains
+from tts.lab.scoring.tables import BestRow, MeasureRow, best_rows, measure_rows, write_tables
 from tts.reports.console import consoles, say
 from tts.reports.measurement import measurement_report, print_measurement, print_rankings
 from tts.reports.progress import Bars
 from tts.runs.verdicts import Finding
 
 from .command import command_line
-from .completion import datasets
-from .documents.scores import ScoreDocument
 from .json_output import print_json
 from .options import (
-    DeploymentArgument,
-    JsonOption,
-    ServerOption,
-    VerifierOption,
     given_options,
-    usable,
 )
+from .options.search import Score
 from .runs import given_sources
 
 
-def score(
-    context: typer.Context,
-    deployment: DeploymentArgument,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            callback=usable,
-            help="Chains to score: a JSONL, JSON, CSV or Parquet file (ProcessBench, PRM800K and "
-            "Math-Shepherd as published; problem, steps, labels; problem, candidates), or the "
-            "folder of a finished run.",
-            show_default=False,
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset",
-            autocompletion=datasets,
-            help="In place of FILE: sample answers to the problems of a dataset first, as for tts "
-            "bench, and score every step of them.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="With --dataset: problems to sample.")
-    ] = 200,
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="With --dataset: answers each.")] = 8,
-    seed: Annotated[int, typer.Option("--seed", help="With --dataset: seed of the samples.")] = 0,
-    verifier: VerifierOption = None,
-    endpoints: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--endpoint",
-            metavar="HOST:PORT",
-            help="A server of the deployment to use; give it several times for several servers.",
-            show_default="those of the deployment, or of this machine",
-        ),
-    ] = None,
-    server: ServerOption = None,
-    write: Annotated[
-        bool,
-        typer.Option(
-            "--write",
-            help="Set verifier.calibration in the deployment file: how well scores tell right from "
-            "wrong, and what probability a score stands for where a map holds on other problems.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            callback=usable,
-            help="Folder of the scores; the same command with the same folder goes on where it was "
-            "interrupted.",
-            show_default="a new one under runs/",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Score solutions that exist already, say which are best, and measure the verifier on labels.
+@dataclass(frozen=True, kw_only=True)
+class ScoreDocument:
+    """Scores, what they tell of the verifier, and the best of candidates."""
 
-    Only the verifier's engine is started. Where steps or answers have labels the scores are
-    measured against them (docs/guides/know-your-verifier.md); candidates are ranked
-    (docs/start/best-of-candidates.md).
-    """
-    if (file is None) == (dataset is None):
+    folder: str
+    """It has every score: steps.jsonl, steps.csv."""
+    deployment: str
+    verifier: dict[str, str]
+    """What decides its scores: model, format, template."""
+    chains: int
+    """Solutions that have scores."""
+    problems: int
+    steps: int
+    """Scores of steps."""
+    notes: list[str]
+    """What was read as what, and what was left out."""
+    cost: ScoringCost
+    findings: list[Finding]
+    """Sentences, the verdict first."""
+    measures: list[MeasureRow]
+    """Estimates with their intervals; empty without labels."""
+    calibration: dict[str, Any]
+    """The fields of verifier.calibration that --write sets; empty where no map holds."""
+    best: list[BestRow]
+    """The best candidate of each problem; empty where they were not made elsewhere."""
+    page: str | None
+    """The report; null without labels."""
+    written: bool
+    """Whether the calibration was written to the deployment file."""
+
+    @classmethod
+    def of(
+        cls,
+        scored: Scored,
+        measurement: Measurement,
+        findings: list[Finding],
+        maps: VerifierMaps,
+        page: Path | None,
+        *,
+        written: bool,
+    ) -> ScoreDocument:
+        """The document of a scoring."""
+        return cls(
+            folder=str(scored.folder),
+            deployment=scored.deployment.name,
+            verifier=asdict(scored.verifier),
+            chains=measurement.chains,
+            problems=measurement.problems,
+            steps=measurement.scores,
+            notes=scored.notes,
+            cost=scored.cost,
+            findings=findings,
+            measures=list(measure_rows(measurement)) if measurement.main else [],
+            calibration=calibration_fields(measurement, maps),
+            best=list(best_rows(scored.rankings)),
+            page=str(page) if page else None,
+            written=written,
+        )
+
+
+def score(options: Score) -> None:
+    """Run `tts score`."""
+    if (options.file is None) == (options.dataset is None):
         raise typer.BadParameter(
             "give a file of chains, the folder of a run, or --dataset to sample them",
             param_hint="FILE",
         )
-    of_samples = given_options(context) & {"limit", "n", "seed"}
-    if of_samples and dataset is None:
+    of_samples = given_options(options.context) & {"limit", "n", "seed"}
+    if of_samples and options.dataset is None:
         raise typer.BadParameter("goes with --dataset", param_hint=f"--{min(of_samples)}")
-    if write and verifier is not None:
+    if options.write and options.verifier is not None:
         raise typer.BadParameter(
             "is for the deployment's own verifier; name the function in the file as "
             "verifier.function",
             param_hint="--write",
         )
-    own_file = writable_file(deployment) if write else None
+    own_file = writable_file(options.deployment) if options.write else None
     request = ScoreRequest(
-        deployment=deployment,
-        input=file,
-        dataset=dataset,
-        limit=limit,
-        n=n,
-        seed=seed,
-        source=given_sources([], verifier, deployment).get("verifier"),
-        server=server,
-        endpoints=tuple(endpoints or ()),
-        command=tuple(command_line(context)),
+        deployment=options.deployment,
+        input=options.file,
+        dataset=options.dataset,
+        limit=options.limit,
+        n=options.n,
+        seed=options.seed,
+        source=given_sources([], options.verifier, options.deployment).get("verifier"),
+        server=options.server,
+        endpoints=tuple(options.endpoints or ()),
+        command=tuple(command_line(options.context)),
     )
     with Bars() as observer:
-        scored = score_chains(request, out, observer)
+        scored = score_chains(request, options.out, observer)
     measurement = measure(scored.chains, length_unit=scored.length_unit)
     final, inner = measurement.final, measurement.inner
     maps = calibrate(final.these if final else None, inner.these if inner else None)
@@ -140,7 +132,7 @@ def score(
         ).write()
     names = write_tables(scored, measurement)
     is_written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
-    if as_json:
+    if options.as_json:
         print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=is_written))
     else:
         stdout, _ = consoles()

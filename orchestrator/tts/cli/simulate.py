@@ -2,196 +2,112 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from tts.base.choices import Sharing
 from tts.base.errors import ConfigError
 from tts.base.user_paths import is_folder, is_there
 from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment
 from tts.build.tensorrt.gpus import gpus_of
-from tts.build.tensorrt.placements import placed
+from tts.build.tensorrt.placements import Refused, placed
 from tts.lab.bench.simulated_run import (
     PlacedRun,
+    PlacementAdvice,
     SimulationOptions,
     advice_of,
     scenario_of,
     simulate_placements,
 )
+from tts.lab.simulation.scenario import SimulationOutcome
 from tts.lab.simulation.scenario import simulate as simulate_schedule
 from tts.reports.console import consoles, say
 from tts.reports.simulation import outcomes_table, print_placements
-from tts.scheduling import ScheduleName
-from tts.strategies.names import STRATEGY_NAMES
 
-from .completion import deployments, runs, strategies
-from .documents.deployments import PlacementsDocument, SimulateDocument
 from .json_output import print_json
-from .options import JsonOption, given_options, usable
-from .runs import ParametersOption, SpeculationOption, given_parameters
-
-_NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
-_Schedule: Any = Enum("_Schedule", [(name, name) for name in _NAMES])  # type: ignore[misc]
-"""The schedules as an enum: of choices, typer takes lists of these alone."""
-Gpu = Literal["a100-80g", "h100", "h200"]
+from .options import given_options
+from .options.study import Schedules, Simulate
+from .runs import given_parameters
 
 
-def simulate(
-    context: typer.Context,
-    deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            autocompletion=deployments,
-            help="A deployment file or a bundled name.",
-            show_default="Llama-3.2-1B with an 8B verifier",
-        ),
-    ] = None,
-    gpu: Annotated[Gpu, typer.Option("--gpu", help="The kind of GPU.")] = "h100",
-    gpus: Annotated[
-        int,
-        typer.Option(
-            "--gpus",
-            min=1,
-            max=64,
-            help="2: one for each engine; 1: shared. With --placements: how many there are.",
-            show_default="2; with --placements as many as the deployment uses",
-        ),
-    ] = 2,
-    placements: Annotated[
-        bool,
-        typer.Option(
-            "--placements",
-            help="Compare every way to place both engines of the deployment on --gpus.",
-        ),
-    ] = False,
-    concurrency: Annotated[
-        str | None,
-        typer.Option(
-            "--concurrency",
-            metavar="N,...",
-            help="With --placements: how many problems at a time.",
-            show_default="1,8,64",
-        ),
-    ] = None,
-    replicas: Annotated[
-        int,
-        typer.Option(
-            "--replicas", min=1, max=64, help="Servers, each with GPUs of its own, and a router."
-        ),
-    ] = 1,
-    sharing: Annotated[
-        Sharing | None,
-        typer.Option(
-            "--sharing",
-            help="How engines share one GPU: the worst and the best case.",
-            show_default="time-sliced",
-        ),
-    ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option("--strategy", autocompletion=strategies, help=f"{', '.join(STRATEGY_NAMES)}."),
-    ] = "beam-search",
-    n: Annotated[
-        int | None,
-        typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1"),
-    ] = None,
-    parameters: ParametersOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=100_000, help="Problems to solve.")
-    ] = 64,
-    in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
-    ] = 8,
-    schedules: Annotated[
-        list[_Schedule] | None,
-        typer.Option("--schedule", help="May be given several times.", show_default="all"),
-    ] = None,
-    speculation: SpeculationOption = "auto",
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            "--replay",
-            callback=usable,
-            autocompletion=runs,
-            metavar="RUN|FILE",
-            help="A recorded run, which says what is solved, how, and what the engines answer; or "
-            "a file of recorded chains, whose step lengths and scores are imitated.",
-            show_default="lengths and scores of a 1B model on MATH",
-        ),
-    ] = None,
-    tuned: Annotated[
-        Path | None,
-        typer.Option(
-            "--tuned",
-            callback=usable,
-            metavar="FILE",
-            help="A result of tts tune, to which both engines' step times are fitted.",
-            show_default="a roofline of the GPU",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
-    critique_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--critique-tokens",
-            min=8,
-            max=8192,
-            help="The verifier writes critiques of this mean length.",
-            show_default="it writes none; with format critique a quarter of max_tokens",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
+@dataclass(frozen=True, kw_only=True)
+class SimulateDocument:
+    """Schedules side by side, simulated."""
 
-    The real search and scheduler run on simulated engines and virtual time
-    (docs/explanation/simulation.md).
-    """
-    if placements:
-        if deployment is None:
+    simulated: bool = True
+    """Always: compare the outcomes with one another, their seconds are not measurements."""
+    deployment: str
+    strategy: str
+    n: int
+    problems: int
+    in_flight: int
+    """Problems that run at a time at most."""
+    outcomes: list[SimulationOutcome]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementsDocument:
+    """Placements of both engines side by side, simulated."""
+
+    simulated: bool = True
+    """Always: compare the runs with one another, their seconds are not measurements."""
+    deployment: str
+    gpus: int
+    n: int
+    runs: list[PlacedRun]
+    refused: list[Refused]
+    """Placements that are not possible."""
+    advice: list[PlacementAdvice]
+    """The placement to take, from concurrency to concurrency."""
+
+
+def simulate(options: Simulate) -> None:
+    """Run `tts simulate`."""
+    replay = options.replay
+    if options.placements:
+        if options.deployment is None:
             raise typer.BadParameter("goes with a deployment", param_hint="--placements")
-        given_gpus = gpus if "gpus" in given_options(context) else None
-        spec = open_deployment(deployment)
-        concurrencies = counts(concurrency or "1,8,64")
-        print_best_placements(spec, concurrencies, given_gpus, n or 16, as_json=as_json)
+        given_gpus = options.gpus if "gpus" in given_options(options.context) else None
+        spec = open_deployment(options.deployment)
+        concurrencies = counts(options.concurrency or "1,8,64")
+        print_best_placements(
+            spec, concurrencies, given_gpus, options.n or 16, as_json=options.as_json
+        )
         return
-    if concurrency is not None:
+    if options.concurrency is not None:
         raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
-    if gpus > 2:
+    if options.gpus > 2:
         raise typer.BadParameter("1 or 2, except with --placements", param_hint="--gpus")
     traces: Path | None = None
     if replay is not None and is_there(replay) and not is_folder(replay):
         traces, replay = replay, None
-    if sharing and gpus > 1 and deployment is None:
+    if options.sharing and options.gpus > 1 and options.deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
-    options = SimulationOptions(
-        gpu,
-        gpus,
-        sharing or "time-sliced",
-        strategy,
-        given_parameters(n, parameters),
-        limit,
-        in_flight,
-        seed,
-        speculation,
+    simulated = SimulationOptions(
+        options.gpu,
+        options.gpus,
+        options.sharing or "time-sliced",
+        options.strategy,
+        given_parameters(options.n, options.parameters),
+        options.limit,
+        options.in_flight,
+        options.seed,
+        options.speculation,
         traces,
         replay,
-        tuned,
-        deployment,
-        replicas,
-        critique_tokens,
+        options.tuned,
+        options.deployment,
+        options.replicas,
+        options.critique_tokens,
     )
-    name, scenario = scenario_of(options, given_options(context))
+    name, scenario = scenario_of(simulated, given_options(options.context))
     outcomes = []
-    for schedule in [each.value for each in schedules or _Schedule]:
+    for schedule in [each.value for each in options.schedules or Schedules]:
         outcomes.append(simulate_schedule(scenario, schedule))
         say(f"{schedule}: {outcomes[-1].wall_s:,.1f} s, simulated in {outcomes[-1].real_s:.1f} s")
-    if as_json:
+    if options.as_json:
         print_json(
             SimulateDocument(
                 deployment=scenario.deployment.name,

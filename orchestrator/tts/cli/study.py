@@ -1,74 +1,148 @@
-"""`tts study`: what follows from many runs."""
+"""`tts tune` and `tts study`: measurements of a deployment."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
+from tts.build.deployment_edit import require_writable, write_values
+from tts.build.spec import Role, deployment_file
 from tts.lab.study.cells import FULL, QUICK
 from tts.lab.study.measure import measure
 from tts.lab.study.study_run import resume_study, run_study
+from tts.lab.tuning.analysis import LoadLevel, Proposal, SaturationPoint
+from tts.lab.tuning.tune import Tuned
+from tts.lab.tuning.tune import tune as tune_engines
 from tts.reports.console import consoles
 from tts.reports.progress import Bars
 from tts.reports.study_page import print_advice, study_report
+from tts.reports.tuning import print_change, print_tuned
 
-from .completion import runs
-from .options import DatasetOption, OptionalDeployment, ServerOption, given_options, usable
+from .json_output import print_json
+from .options import given_options
+from .options.study import Study, Tune
 
 
-def study(
-    context: typer.Context,
-    deployment: OptionalDeployment = None,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Fewer cells, and as many problems as fit about seven minutes."
-        ),
-    ] = False,
-    dataset: DatasetOption = "demo",
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of the runs and of generated problems.")
-    ] = 0,
-    server: ServerOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", callback=usable, help="Study folder.", show_default="a new one under runs/"
-        ),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            callback=usable,
-            autocompletion=runs,
-            metavar="DIR",
-            help="Continue the study there; finished runs are kept. Of a finished one, write the "
-            "page again.",
-        ),
-    ] = None,
-) -> None:
-    """Run many variants of a deployment and see what its two engines do, and why.
+@dataclass(frozen=True, kw_only=True)
+class TunedEngine:
+    """The measurements of one engine, and the conclusions."""
 
-    Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
-    compared with the deployment as it is; figures in report.html, advice in words
-    (docs/guides/tune.md#study).
-    """
+    role: Role
+    unit: str
+    """The unit of its load."""
+    samples: int
+    """Measurements."""
+    levels: tuple[LoadLevel, ...]
+    saturation: SaturationPoint
+    proposal: Proposal | None
+    """null with too few measurements, or if they were stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneDocument:
+    """Throughput over load, and how much to keep in flight."""
+
+    deployment: str
+    """The deployment file."""
+    result: str
+    """The file that keeps the measurements."""
+    stopped: bool
+    """Whether Ctrl-C ended them early."""
+    threads: str | None
+    """The engines' CPU threads in words; null where they are not this machine's."""
+    engines: list[TunedEngine]
+    written: bool
+    """Whether --write has changed the deployment file."""
+
+    @classmethod
+    def of(cls, file: str, tuned: Tuned, *, written: bool) -> TuneDocument:
+        """The document of a result."""
+        proposals = {proposal.role: proposal for proposal in tuned.proposals}
+        return cls(
+            deployment=file,
+            result=str(tuned.file),
+            stopped=tuned.interrupted is not None,
+            threads=tuned.threads,
+            engines=[
+                TunedEngine(
+                    role=engine.role,
+                    unit=engine.unit,
+                    samples=len(engine.samples),
+                    levels=engine.levels,
+                    saturation=engine.saturation,
+                    proposal=proposals.get(engine.role),
+                )
+                for engine in tuned.engines
+            ],
+            written=written,
+        )
+
+
+def tune(options: Tune) -> None:
+    """Run `tts tune`."""
+    file = deployment_file(options.deployment)
+    if options.write:
+        require_writable(file)
     with Bars() as observer:
-        if resume is not None:
-            if fixed := given_options(context) & {"quick", "dataset", "seed", "server", "out"}:
+        tuned = tune_engines(
+            options.deployment,
+            run=options.run,
+            dataset=options.dataset,
+            seconds=options.seconds,
+            server=options.server,
+            out=options.out,
+            observer=observer,
+        )
+    if options.as_json:
+        if changed := bool(options.write and tuned.changes):
+            write_values(file, tuned.changes)
+        print_json(TuneDocument.of(str(file), tuned, written=changed))
+        if tuned.interrupted:
+            raise tuned.interrupted
+        return
+    stdout, _ = consoles()
+    print_tuned(stdout, tuned)
+    if tuned.interrupted:
+        raise tuned.interrupted
+    if tuned.changes:
+        print_change(stdout, file, tuned.changes)
+    elif tuned.proposals:
+        stdout.print("The deployment file says so already.")
+    if tuned.changes and options.write:
+        write_values(file, tuned.changes)
+        stdout.print(f"Written to {file}", markup=False, soft_wrap=True)
+    elif tuned.changes:
+        stdout.print("--write makes this change.", markup=False, soft_wrap=True)
+
+
+def study(options: Study) -> None:
+    """Run `tts study`."""
+    with Bars() as observer:
+        if options.resume is not None:
+            if fixed := given_options(options.context) & {
+                "quick",
+                "dataset",
+                "seed",
+                "server",
+                "out",
+            }:
                 raise typer.BadParameter(
                     "a resumed study goes on as it began", param_hint=f"--{min(fixed)}"
                 )
-            finished = resume_study(resume, deployment, observer)
-        elif deployment is None:
+            finished = resume_study(options.resume, options.deployment, observer)
+        elif options.deployment is None:
             raise typer.BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
         else:
-            form = QUICK if quick else FULL
+            form = QUICK if options.quick else FULL
             finished = run_study(
-                deployment, form, out, observer, dataset=dataset, seed=seed, server=server
+                options.deployment,
+                form,
+                options.out,
+                observer,
+                dataset=options.dataset,
+                seed=options.seed,
+                server=options.server,
             )
     report = study_report(finished, measure(finished))
     page = report.write()

@@ -13,9 +13,10 @@ import pytest
 from tests.lab.simulation.scenarios import scenario
 from typer.testing import CliRunner
 
+from tts.base.choices import Sharing
 from tts.base.errors import DatasetError
 from tts.cli import app
-from tts.cli.simulate import Gpu, Sharing
+from tts.cli.options.study import Gpu
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.streaming import NewTokens

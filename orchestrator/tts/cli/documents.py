@@ -1,4 +1,8 @@
-"""Every document by its command."""
+"""The documents that commands print with `--json`, by command: for the reference and the tests.
+
+The type of each is with its command. Fields are only added: programs read them. Sizes and times
+have their unit in their name.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,16 @@ from tts.gateway.safety.keys import ApiKey
 from tts.gateway.safety.usage import DailyUsage
 from tts.runs.groups import ListedRun
 
-from ..json_output import ErrorDocument
-from ..listing import ListedDataset, ListedDeployment, ListedStrategy
-from .deployments import (
-    DoctorDocument,
-    LintDocument,
-    PlacementsDocument,
-    PlanDocument,
-    SimulateDocument,
-    TuneDocument,
-)
-from .gateway import LoggedRequest
-from .runs import BenchDocument, ReportDocument, SolveDocument
-from .scores import ScoreDocument
+from .doctor import DoctorDocument, LintDocument
+from .gateway_records import LoggedRequest
+from .json_output import ErrorDocument
+from .listing import ListedDataset, ListedDeployment, ListedStrategy
+from .plan import PlanDocument
+from .report import ReportDocument
+from .runs import BenchDocument, SolveDocument
+from .score import ScoreDocument
+from .simulate import PlacementsDocument, SimulateDocument
+from .study import TuneDocument
 
 DOCUMENTS: dict[str, Any] = {
     "tts solve": SolveDocument,

@@ -1,0 +1,181 @@
+"""Options of the commands that show what is there: report, runs, list, doctor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+
+from . import JsonOption, completed, usable
+
+Kind = Literal["deployments", "strategies", "datasets"]
+
+
+class FigureFormat(StrEnum):
+    """The kinds of files that figures are written as."""
+
+    pdf = "pdf"
+    svg = "svg"
+    png = "png"
+    csv = "csv"
+    tex = "tex"
+
+
+class TableFormat(StrEnum):
+    """The kinds of tables that answers are written as."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+def _run(text: str) -> Any:
+    """The argument that names runs by their folders, with its help."""
+    return typer.Argument(
+        callback=usable, metavar="RUN", autocompletion=completed("runs"), help=text
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Print the tables of a run, or compare several, and write report.html.
+
+    Several are compared side by side, and each with the first problem by problem: settings, gains,
+    costs, trees. Without a common problem the command fails. The page shows figures and search
+    trees and opens without network. It is written to the run's folder, or beside those of several.
+    """
+
+    runs: Annotated[
+        list[Path],
+        _run("Folders of runs, finished or not, or of whole comparisons; or one study."),
+    ]
+    open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False
+    keep_up: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="While the run goes on, write the page anew every few seconds."
+        ),
+    ] = False
+    formats: Annotated[
+        list[FigureFormat] | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(FigureFormat),
+            help="Also write each figure as a file of this kind (csv and tex: its table), in "
+            "figures/ beside the page; several times for several kinds.",
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN[=NAME]",
+            autocompletion=completed("runs"),
+            help="The run that the others are compared with, such as a larger model's, and its "
+            "name in tables and figures, by default its deployment's.",
+        ),
+    ] = None
+    as_json: JsonOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListRuns:
+    """List the runs that were recorded, newest first."""
+
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            callback=usable,
+            metavar="FOLDER",
+            help="A folder with runs in it.",
+            show_default="runs/ in TTS_HOME",
+        ),
+    ] = None
+    as_json: JsonOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
+
+    shards: Annotated[
+        list[Path],
+        _run("Folders of finished runs of tts bench --shard i/N, every i of one N."),
+    ]
+    out: Annotated[Path, typer.Option(callback=usable, help="The folder of the whole run.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a run's answers: id, question, answer, score, correct, tokens, seconds.
+
+    A finished run has both tables in its folder: answers.jsonl and answers.csv.
+    """
+
+    run: Annotated[
+        Path,
+        _run("Folder of a run, finished or not."),
+    ]
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            callback=usable,
+            metavar="FILE",
+            help="The file to write.",
+            show_default="stdout",
+        ),
+    ] = None
+    kind: Annotated[
+        TableFormat | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(TableFormat),
+            help="A JSON object a line, or CSV with a header.",
+            show_default="as the file is named; else jsonl",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
+
+    run: Annotated[
+        Path,
+        _run("Folder of a run, finished or not; a comparison's folder stands for its runs."),
+    ]
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            callback=usable,
+            metavar="FILE",
+            help="Where to write it.",
+            show_default="trace.json in the run's folder",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List the bundled deployments, the strategies with their parameters, or the datasets."""
+
+    kind: Annotated[
+        Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="The kind of names to list.")
+    ]
+    as_json: JsonOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Say what this machine can run and what is missing, in plain words."""
+
+    deployment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DEPLOYMENT",
+            autocompletion=completed("deployments"),
+            help="A deployment file or a bundled name: its engines, and their threads here.",
+        ),
+    ] = None
+    as_json: JsonOption = False
