@@ -44,9 +44,9 @@ from tts.build.spec import (
     VerifierSpec,
 )
 from tts.build.spec.critique import CritiqueSpec, VerdictSpec
-from tts.build.spec.field_docs import field_doc
-from tts.build.spec.tensorrt import CalibrationSpec
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.engine import CalibrationSpec
+from tts.build.spec.generator import ThinkingSpec
+from tts.build.spec.section import field_doc
 from tts.cli import app, ending
 from tts.cli.documents import DOCUMENTS, ERROR
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.forks import said_by_a_stranger
 
-from tts.base import marks, paths
+from tts.base import paths, user_paths
 from tts.base.errors import ConfigError, TtsError
 from tts.base.user_paths import is_closed, is_folder, is_there
 from tts.build.spec import load_deployment
@@ -115,5 +115,5 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, tmp_path):
     assert "TTS_HOME" in (caught.value.hint or "")
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     assert paths.home() == tmp_path
-    marks.mark("engines", "x")  # without a cache nothing is kept, and all is well
-    assert not marks.is_marked("engines", "x")
+    user_paths.mark("engines", "x")  # without a cache nothing is kept, and all is well
+    assert not user_paths.is_marked("engines", "x")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.generator import ThinkingSpec
 from tts.build.thinking import thinking_of
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall

@@ -11,7 +11,7 @@ import pytest
 
 from tts.base.errors import CheckpointError
 from tts.build.chat_template import TEMPLATE_DATE
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.generator import ThinkingSpec
 from tts.build.thinking import thinking_of, unknown_thinking
 from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer

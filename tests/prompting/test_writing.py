@@ -10,7 +10,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Rust
 
 from tts.base.errors import CheckpointError
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.generator import ThinkingSpec
 from tts.build.thinking import thinking_of
 from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from tests.forks import said_by_a_stranger
 
 from tts.base.errors import ConfigError, ServerError
 from tts.base.paths import server_dir
-from tts.base.private import is_own, private_folder
+from tts.base.user_paths import is_own, private_folder
 from tts.build.spec import ServerSpec
 from tts.serving.command.ports import (
     SOCKET_BYTES,

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tts.base import paths
 from tts.build.spec import Deployment, ExecutionSpec, ServerSpec, TensorRTEngine
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.generator import ThinkingSpec
 from tts.engines.engine_messages import Open, decode_opening, encode_opening
 from tts.engines.generate_request import EngineLimits
 from tts.serving.repository.digest import deployment_digest

@@ -1,15 +1,21 @@
-"""The kind of thing at a path that a user names: a folder, something else, nothing, or not visible.
+"""Paths and this user: what is at a path, which folders are private, and marks in the cache.
 
 `Path.exists` and its kin raise PermissionError below a folder of another user that is closed, and
-OSError for a name that is too long; here both become a sentence.
+OSError for a name that is too long; here both become a sentence. A mark is what a process of this
+user has checked and need not check again; a cache that cannot be written, or is not this user's,
+keeps and tells nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
+from . import paths
 from .errors import ConfigError
 
 
@@ -49,3 +55,58 @@ def _closed_above(path: Path) -> Path:
     """The outermost folder that this user may not enter on the way to a path."""
     folders = reversed(path.absolute().parents)
     return next((folder for folder in folders if is_closed(folder)), path.parent)
+
+
+PRIVATE = 0o700
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, or nothing is there yet.
+
+    A link belongs to no user; a folder with the sticky bit, such as /tmp, to all of them.
+    """
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    shared = status.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not shared
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that nobody else can enter.
+
+    Raises ConfigError if it is a link or belongs to another user, who could put files there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    if not is_own(folder):
+        raise ConfigError(
+            f"{folder} is not a folder of this user, so what is kept there would not be private.",
+            hint="Remove it, or ask its owner to.",
+        )
+    if stat.S_IMODE(folder.lstat().st_mode) != PRIVATE:
+        folder.chmod(PRIVATE)
+    return folder
+
+
+Marked = Literal["tokenizers", "engines"]
+
+
+def is_marked(kind: Marked, thing: str, state: str = "") -> bool:
+    """Whether a thing was marked in this state, which is the last one that is kept of it."""
+    with suppress(OSError, ConfigError):
+        return _file(kind, thing).read_text(encoding="utf-8") == state
+    return False
+
+
+def mark(kind: Marked, thing: str, state: str = "") -> None:
+    """Mark a thing in a state."""
+    with suppress(OSError, ConfigError):
+        _file(kind, thing).write_text(state, encoding="utf-8")
+
+
+def _file(kind: Marked, thing: str) -> Path:
+    return private_folder(paths.cache_dir() / kind) / hashlib.sha256(os.fsencode(thing)).hexdigest()

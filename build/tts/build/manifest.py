@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from tts.base.errors import BuildError
 from tts.base.input_files import is_file
-from tts.base.marks import is_marked, mark
+from tts.base.user_paths import is_marked, mark
 
 from .checkpoint import FileStamp, content_hash, file_sha256, stamp_files
 from .spec import Precision, Role, Target

@@ -24,7 +24,7 @@ from .thinking_families import FAMILIES, SWITCHES, Marks, State, hints_of, spell
 from .tokenizer import Tokenizer, end_of
 
 if TYPE_CHECKING:
-    from .spec.thinking import ThinkingSpec
+    from .spec.generator import ThinkingSpec
 
 _ASKED: Sequence[Mapping[str, Any]] = ({"role": "user", "content": "What is it?"},)
 _HERE = "\ufdd1"

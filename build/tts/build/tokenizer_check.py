@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from tts.base.errors import WorkerUnavailable
 from tts.base.input_files import Unreadable, as_text, parse_json
-from tts.base.marks import is_marked, mark
+from tts.base.user_paths import is_marked, mark
 from tts.base.worker_process import Loss, WorkerLost, WorkerProcess, serve
 
 _CPU_S = 60.0

@@ -29,7 +29,7 @@ from tts.build.hub_tokenizer import names_repository
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
-from tts.build.spec.remote import Url, key_in
+from tts.build.spec.served import Url, key_in
 from tts.build.tensorrt.gpus import kind_of
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer

@@ -31,8 +31,8 @@ import platformdirs
 
 from tts.base.errors import ConfigError, FunctionError, TtsError
 from tts.base.input_files import Unreadable, as_text
-from tts.base.private import private_folder
 from tts.base.shown_text import printable
+from tts.base.user_paths import private_folder
 
 from . import json_output
 from .json_output import CommandError, ErrorDocument

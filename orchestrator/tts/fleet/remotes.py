@@ -23,7 +23,7 @@ from tts.build.spec import (
     StartedVerifier,
     TextVerifier,
 )
-from tts.build.spec.remote import key_in
+from tts.build.spec.served import key_in
 from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.observation import Observation

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tts.base import paths
 from tts.base.errors import ConfigError
-from tts.base.private import private_folder
+from tts.base.user_paths import private_folder
 
 WAIT_S = 5.0
 """How long another program's write is waited for."""

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tts.base.errors import TtsError
-from tts.build.spec.field_docs import field_doc
+from tts.build.spec.section import field_doc
 from tts.datasets.demo import EXAMPLES
 from tts.prompting.chat import takes_system
 from tts.search import SearchConfig

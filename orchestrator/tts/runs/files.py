@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal, cast
 
 from tts.base.input_files import MAX_JSON_BYTES, as_text, read_open
-from tts.base.private import PRIVATE
+from tts.base.user_paths import PRIVATE
 
 Mode = Literal["rb", "r+b", "ab", "a+b", "xb"]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.gateway.in_process import CHAT, RESPONSES, Says, answers, choice_of, chunks_of, roomy
 from tests.prompting.test_writing import THINKS, thinking_folder
 
-from tts.build.spec.thinking import ThinkingSpec
+from tts.build.spec.generator import ThinkingSpec
 from tts.build.tokenizer import Tokenizer
 from tts.gateway.safety.filters import FilterChain
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from tts.base.errors import ConfigError
 from tts.base.machine_limits import usable_cores
 
-from ..spec.execution import ExecutionSpec
+from ..spec.text_verifier import ExecutionSpec
 from . import inside
 from .bubblewrap import WORK, bare, beside_python, find_bubblewrap, wrapped
 

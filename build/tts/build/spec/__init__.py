@@ -5,24 +5,19 @@ Each section of the file is in the module that has its name:
 | module | sections and fields |
 |---|---|
 | deployment | `Deployment`: the whole file; name, endpoints, strategies; what each target allows |
-| role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
-| execution | execution: `ExecutionSpec` |
-| engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
-| generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
+| engine | what is common to those that are compiled: `EngineSpec`, kv_cache, both tensorrt |
+| generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs; thinking |
 | verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt |
-| text_verifier | verifier: a Python function or a program, no model |
+| text_verifier | verifier: a Python function or a program, no model; execution |
 | calibration | verifier.calibration: the probabilities that scores stand for |
 | critique | verifier.critique: how a verifier writes, and how its verdict is read |
-| remote | either of them with a `url`: `RemoteSpec` |
-| started | either of them on a server that is started: `StartedSpec` |
+| served | either of them with a `url`: `RemoteSpec`; on a server that is started: `StartedSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
-| tensorrt | `TensorRTSpec`, the GPU and the container; `TensorRTEngine` of each engine |
 
 | module | job |
 |---|---|
-| section | the base of all sections, and types that several have |
-| field_docs | what the source says about a field |
+| section | the base of all sections and of both roles, types that several have, texts of fields |
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
@@ -31,8 +26,15 @@ from tts.base.choices import StartedTarget, Target
 from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
 from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, STARTED, Deployment
-from .engine import EngineSpec, KvCache, Precision
-from .execution import ExecutionSpec
+from .engine import (
+    CalibrationSpec,
+    EngineSpec,
+    Gpu,
+    KvCache,
+    Precision,
+    TensorRTEngine,
+    TensorRTSpec,
+)
 from .generator import GeneratorRole, GeneratorSpec
 from .load import (
     bundled_deployments,
@@ -40,12 +42,18 @@ from .load import (
     explain,
     load_deployment,
 )
-from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
-from .role import ROLES, Role, RoleSpec
+from .section import ROLES, Role, RoleSpec
+from .served import (
+    GGUF,
+    RemoteGenerator,
+    RemoteSpec,
+    RemoteVerifier,
+    StartedGenerator,
+    StartedSpec,
+    StartedVerifier,
+)
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
-from .started import GGUF, StartedGenerator, StartedSpec, StartedVerifier
-from .tensorrt import CalibrationSpec, Gpu, TensorRTEngine, TensorRTSpec
-from .text_verifier import TextVerifier, VerifierCommand, VerifierFunction
+from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import (
     PROMPT_PLACES,
     SharedVerifier,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, StrictBool, model_validator
 
 from .critique_presets import PRESETS
+from .generator import ThinkingSpec
 from .section import Count, Section
-from .thinking import ThinkingSpec
 
 if TYPE_CHECKING:
     PresetName = str

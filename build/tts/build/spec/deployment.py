@@ -19,16 +19,20 @@ from pydantic import (
 from tts.base.choices import ServerKind, StartedTarget, Target
 from tts.base.errors import ConfigError
 
-from .engine import EngineSpec, Precision
-from .execution import ExecutionSpec
+from .engine import EngineSpec, Gpu, Precision, TensorRTSpec
 from .generator import GeneratorSpec
-from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
-from .role import Role, RoleSpec
-from .section import Section
+from .section import Role, RoleSpec, Section
+from .served import (
+    SHARED_FIELDS,
+    RemoteGenerator,
+    RemoteSpec,
+    RemoteVerifier,
+    StartedGenerator,
+    StartedSpec,
+    StartedVerifier,
+)
 from .server import Endpoint, ServerSpec
-from .started import SHARED_FIELDS, StartedGenerator, StartedSpec, StartedVerifier
-from .tensorrt import Gpu, TensorRTSpec
-from .text_verifier import TextVerifier, VerifierCommand, VerifierFunction
+from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import SharedVerifier, VerifierRole, VerifierSpec
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {

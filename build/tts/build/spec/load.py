@@ -17,11 +17,9 @@ from tts.base.yaml_text import parse_yaml
 
 from ..hub_tokenizer import names_repository
 from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of, with_targets
-from .execution import ExecutionSpec
-from .remote import RemoteSpec
-from .role import RoleSpec
-from .started import StartedSpec
-from .text_verifier import TextVerifier, VerifierCommand, VerifierFunction
+from .section import RoleSpec
+from .served import RemoteSpec, StartedSpec
+from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import SharedVerifier
 
 MAX_BYTES = 1_000_000

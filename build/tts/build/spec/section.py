@@ -1,11 +1,15 @@
-"""The base of the sections of a deployment file, and the types they share."""
+"""The base of the sections of a deployment file, their types, and the texts of their fields."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+from abc import abstractmethod
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from tts.base.input_files import require_path
 
@@ -35,3 +39,52 @@ class Section(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # an engine's process checks none
     )
+
+
+Role = Literal["generator", "verifier"]
+"""Which of the two models."""
+ROLES: tuple[Role, Role] = ("generator", "verifier")
+
+
+class RoleSpec(Section):
+    """Fields that sections `generator` and `verifier` share, compiled or remote."""
+
+    max_seq_len: Count
+    """Upper bound of one request's prompt plus output, in tokens."""
+
+    chat_template: str | None = None
+    """Chat template (Jinja, as text) in place of the checkpoint's own."""
+
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """Variables of the chat template, such as `enable_thinking: false`; it must read each."""
+
+    tokenizer_field: ClassVar[str]
+    """The field that names the folder of the tokenizer."""
+
+    @property
+    @abstractmethod
+    def tokenizer_folder(self) -> Path:
+        """The folder of its tokenizer.json and chat template."""
+
+
+def field_doc(name: str, model: type) -> str:
+    """The text below a field in the source of the class that declares it, if there is any."""
+    for declaring in model.__mro__:
+        if name in vars(declaring).get("__annotations__", {}):
+            return _docs(declaring).get(name, "")
+    return ""
+
+
+@cache
+def _docs(declaring: type) -> dict[str, str]:
+    """The texts below the fields that one class declares itself."""
+    (tree,) = ast.parse(inspect.getsource(declaring)).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }

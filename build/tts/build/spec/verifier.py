@@ -18,8 +18,7 @@ from pydantic import (
 from .calibration import VerifierCalibration
 from .critique import CritiqueSpec
 from .engine import EngineSpec
-from .role import RoleSpec
-from .section import Count, FilePath, Section
+from .section import Count, FilePath, RoleSpec, Section
 from .verifier_formats import FIELD_WORDS, FORMATS, FormatFacts, HeadKind, Scores
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from tts.base.extras import how_to_install
 from ..spec import VerifierRole
 from ..spec.critique import CritiqueSpec, VerdictSpec
 from ..spec.critique_presets import PRESETS, Preset
-from ..spec.thinking import ThinkingSpec
+from ..spec.generator import ThinkingSpec
 from ..thinking import Thinking, thinking_of
 from ..tokenizer import Ids, Tokenizer, end_of
 from .dialogue import label_ids

@@ -22,7 +22,7 @@ import psutil
 
 from tts.base import paths
 from tts.base.errors import ServerError
-from tts.base.private import is_own
+from tts.base.user_paths import is_own
 from tts.build.spec import Port, ServerSpec
 
 SOCKET_BYTES = 107

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tts.base import paths
 from tts.base.errors import ServerError
-from tts.base.private import private_folder
+from tts.base.user_paths import private_folder
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of, require_labels
 from tts.build.started.engines import ENGINES

@@ -13,7 +13,7 @@ import psutil
 
 from tts.base import paths
 from tts.base.errors import CheckpointError, ServerError
-from tts.base.private import private_folder
+from tts.base.user_paths import private_folder
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.spec import Deployment
 from tts.build.tensorrt.failures import known_cause
