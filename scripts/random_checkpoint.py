@@ -24,9 +24,14 @@ from safetensors.numpy import save_file
 from tts.base import paths
 from tts.base.errors import CheckpointError, ConfigError, TtsError
 from tts.build.checkpoint import expected_tensors
-from tts.build.model_config import ARCHITECTURES, ModelConfig, parse_model_config
+from tts.build.model_config import (
+    ARCHITECTURES,
+    ModelConfig,
+    known_model,
+    known_names,
+    parse_model_config,
+)
 from tts.build.tensorrt.engine_memory import parameters as parameters_of
-from tts.build.tensorrt.model_shape import known_model, known_names
 from tts.build.tokenizer import Tokenizer
 from tts.build.weights import INDEX
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.model_config import shape_of
 from tts.engines.simulated import ModelShape
 
 LLAMA_1B = ModelShape.of(shape_of(Path("Llama-3.2-1B-Instruct")))

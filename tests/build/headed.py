@@ -2,7 +2,7 @@
 
 Linear, ReLU, Linear to two classes (Qwen2.5-Math-PRM) or to one value (Qwen2.5-Math-RM), or Linear
 to one value (Skywork-o1-Open-PRM), over transformers' own layers; see the sources in
-tts.build.verifiers.head.
+tts.build.verifier_heads.
 """
 
 import json

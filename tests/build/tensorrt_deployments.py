@@ -8,10 +8,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from tests.build.conftest import pair
 
+from tts.build.model_config import shape_of
 from tts.build.spec import PRECISIONS, Gpu
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Workspace
-from tts.build.tensorrt.model_shape import shape_of
 
 WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.cache"))
 PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"

@@ -11,9 +11,8 @@ from tests.build.openvino_build import logits
 from tts.base.errors import BuildError, CheckpointError, ConfigError
 from tts.build.checkpoint import expected_tensors, open_checkpoint
 from tts.build.openvino import verify
-from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.runtime import plugin_properties
-from tts.build.openvino.transformer import ScoreColumns, quantise_rows
+from tts.build.openvino.transformer import ScoreColumns, Transformer, quantise_rows, save_model
 from tts.build.openvino.verify import verify_engine
 
 MODELS = {
@@ -40,7 +39,7 @@ def check(tmp_path):
         checkpoint = open_checkpoint(folder)
         engine = tmp_path / "engine"
         engine.mkdir()
-        save_model(export_model(checkpoint, precision, labels), engine)
+        save_model(Transformer(checkpoint, precision, labels).model(), engine)
         return verify_engine(engine, checkpoint, precision, labels)
 
     return export
@@ -118,7 +117,7 @@ def test_bf16_weights_are_not_copied_to_fp32_when_the_model_is_compiled(llama, t
     import openvino
 
     checkpoint = open_checkpoint(llama)
-    save_model(export_model(checkpoint, "bf16"), tmp_path)
+    save_model(Transformer(checkpoint, "bf16").model(), tmp_path)
     # compiled for fp32, which any CPU can; what is folded does not depend on the arithmetic
     compiled = openvino.Core().compile_model(
         tmp_path / "openvino_model.xml", "CPU", plugin_properties("fp32")
@@ -161,7 +160,7 @@ def test_unknown_precision_has_no_properties():
 def test_tied_by_config_but_not_by_weights(edit_config):
     checkpoint = open_checkpoint(edit_config(tie_word_embeddings=True))
     with pytest.raises(CheckpointError, match=r"tie_word_embeddings.*lm_head\.weight differs"):
-        export_model(checkpoint, "fp32")
+        Transformer(checkpoint, "fp32").model()
 
 
 def test_quantised_rows():
@@ -179,4 +178,4 @@ def test_a_weight_that_is_no_number_is_named_where_it_is_read(llama, precision):
     tensors[name].flat[tensors[name].size // 2] = np.nan
     save_file(tensors, file, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match=rf"{file}: tensor '{name}' holds values that are no"):
-        export_model(checkpoint, precision)
+        Transformer(checkpoint, precision).model()

@@ -12,7 +12,7 @@ from tests.build.openvino_build import build, touch_weights
 from tts.base.errors import BuildError
 from tts.build import checkpoint, manifest
 from tts.build.builder import require_current
-from tts.build.openvino.export import EXPORTER_VERSIONS
+from tts.build.openvino.transformer import EXPORTER_VERSIONS
 from tts.build.spec import Deployment
 
 

@@ -15,8 +15,8 @@ from tts.base.errors import CheckpointError
 from tts.build.spec import Template, VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
-from tts.build.verifiers.likelihood import Continuation
 from tts.build.verifiers.lines import Lines
+from tts.build.verifiers.untrained import Continuation
 
 KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
 CHAT = (

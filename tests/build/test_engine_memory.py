@@ -8,10 +8,9 @@ import pytest
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verifier
 
 from tts.base.errors import CheckpointError
-from tts.build.model_config import read_model_config
+from tts.build.model_config import read_model_config, shape_of
 from tts.build.tensorrt.engine_memory import CONTEXT, WORKSPACE, parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.step_time import ModelShape
 
 # Worked by hand from the published shapes: billions of parameters, of layers, of the head,

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 from tests.build.planned_pair import ONE_B, deployment
 
 from tts.base.errors import ConfigError
-from tts.build.model_config import Experts, ModelConfig
+from tts.build.model_config import Experts, ModelConfig, shape_of
 from tts.build.spec import PRECISIONS
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.commands import check_engine
-from tts.build.tensorrt.feasibility import check_feasible
+from tts.build.tensorrt.commands import check_engine, check_feasible
 from tts.build.tensorrt.gpus import GPUS
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.build.tensorrt.model_shape import shape_of
 
 LLAMA = shape_of(Path(ONE_B))
 

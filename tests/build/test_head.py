@@ -15,16 +15,15 @@ from tests.serving.facts import unexpected
 from tts.base import paths
 from tts.base.errors import CheckpointError, ConfigError
 from tts.build.builder import preview_build
-from tts.build.checkpoint import open_checkpoint
+from tts.build.checkpoint import open_checkpoint, write_causal
 from tts.build.inputs import EngineInputs, engine_shape
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
-from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import engine_memory
+from tts.build.openvino.transformer import Transformer, save_model
 from tts.build.openvino.verify import verify_engine
 from tts.build.spec import Deployment
 from tts.build.tensorrt import target
-from tts.build.tensorrt.heads import write_causal
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.serving.repository.check import check_repository
 from tts.serving.repository.render import parse_config, render_repository
@@ -71,7 +70,7 @@ def test_an_engine_gives_the_scores_of_the_published_models(
     torch, published, tmp_path, architecture, tied
 ):
     folder = published(architecture, tie_word_embeddings=tied)
-    save_model(export_model(open_checkpoint(folder), "fp32"), tmp_path)
+    save_model(Transformer(open_checkpoint(folder), "fp32").model(), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
     expected = published.model.scores(torch.from_numpy(ids)).numpy()
     assert np.abs(scores(tmp_path, ids) - expected).max() < 1e-5
@@ -91,7 +90,7 @@ def test_an_engine_gives_the_scores_of_classification_models(
     model.save_pretrained(folder)
     checkpoint = open_checkpoint(folder)
     assert checkpoint.config.head.layers == ("score",)
-    save_model(export_model(checkpoint, "fp32"), tmp_path)
+    save_model(Transformer(checkpoint, "fp32").model(), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
     found, expected = scores(tmp_path, ids), scores_of(torch, model, ids)
     read = found if what == "Token" else found[:, -1]
@@ -113,7 +112,7 @@ def test_a_bias_that_a_classifier_of_sequences_has_is_added(torch, make_model, t
     model.score = torch.nn.Linear(model.config.hidden_size, 1)
     torch.nn.init.constant_(model.score.bias, 0.7)
     model.save_pretrained(tmp_path)
-    save_model(export_model(open_checkpoint(tmp_path), "fp32"), tmp_path)
+    save_model(Transformer(open_checkpoint(tmp_path), "fp32").model(), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
     expected = scores_of(torch, model, ids)
     assert scores(tmp_path, ids)[0, -1] == pytest.approx(expected[0], abs=1e-5)
@@ -126,7 +125,7 @@ def test_a_head_is_exported_in_every_precision_in_the_planned_size(
 ):
     pair = deployed(deployment, published(architecture), precision=precision)
     checkpoint = EngineInputs(pair, "verifier").checkpoint
-    save_model(export_model(checkpoint, precision), tmp_path)
+    save_model(Transformer(checkpoint, precision).model(), tmp_path)
     result = verify_engine(tmp_path, checkpoint, precision)
     assert result.export_error < 1e-4
     assert result.largest_logit > 0.1

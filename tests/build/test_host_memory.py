@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 from tts.base.errors import ConfigError
 from tts.base.machine_limits import MemoryLimit
 from tts.build.checkpoint import open_checkpoint
-from tts.build.model_config import parse_model_config
+from tts.build.model_config import known_model, parse_model_config
 from tts.build.openvino import memory
-from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
-from tts.build.openvino.transformer import ScoreColumns
+from tts.build.openvino.transformer import ScoreColumns, Transformer, save_model
 from tts.build.spec import (
     PRECISIONS,
     load_deployment,
 )
-from tts.build.tensorrt.model_shape import known_model
 
 ROLES = ("generator", "verifier")
 
@@ -98,7 +96,7 @@ def test_the_plan_is_within_15_percent_of_what_was_measured(
 def test_the_weight_file_has_the_planned_size(make_checkpoint, tmp_path, precision, role, tied):
     checkpoint = open_checkpoint(make_checkpoint("Qwen2ForCausalLM", tie_word_embeddings=tied))
     labels = ScoreColumns((3, 4), (1.0, 0.0)) if role == "verifier" else None
-    save_model(export_model(checkpoint, precision, labels), tmp_path)
+    save_model(Transformer(checkpoint, precision, labels).model(), tmp_path)
     planned = engine_memory(checkpoint.config, spec_of(role, precision)).file
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph

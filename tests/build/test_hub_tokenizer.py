@@ -8,9 +8,9 @@ import yaml
 from huggingface_hub import constants
 
 from tts.base.errors import CheckpointError
-from tts.build.hub_tokenizer import names_repository
 from tts.build.resolve import open_deployment
 from tts.build.spec import load_deployment
+from tts.build.spec.section import names_repository
 
 
 @pytest.fixture

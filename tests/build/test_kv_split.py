@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.build.planned_pair import ONE_B, PRM
 
+from tts.build.model_config import shape_of
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.kv_split import PoolLimit, Side, search_split
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.step_time import ModelShape, Roofline, StepLoad
 
 

@@ -9,6 +9,7 @@ from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, deployment
 from tests.bundled import FOR_GPUS
 
 from tts.base.errors import ConfigError
+from tts.build.model_config import shape_of
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
@@ -22,7 +23,6 @@ from tts.build.tensorrt.memory_plan import (
     check_pools,
     plan_memory,
 )
-from tts.build.tensorrt.model_shape import shape_of
 
 
 def test_a_pair_on_one_gpu():

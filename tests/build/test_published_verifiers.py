@@ -10,8 +10,8 @@ from tests.build.test_dialogue import gpt
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.inputs import EngineInputs
-from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.target import score_columns
+from tts.build.openvino.transformer import Transformer, save_model
 from tts.build.spec import Deployment
 from tts.build.verifiers.dialogue import what_is_scored
 from tts.prompting import Models
@@ -188,7 +188,7 @@ def test_ids_and_scores_are_those_of_the_published_code(tmp_path, saved, torch, 
     deployment = Deployment.model_validate(data)
 
     inputs = EngineInputs(deployment, "verifier")
-    save_model(export_model(inputs.checkpoint, "fp32", score_columns(inputs)), tmp_path)
+    save_model(Transformer(inputs.checkpoint, "fp32", score_columns(inputs)).model(), tmp_path)
     calls = score_calls(Models.load(deployment), QUESTION, STEPS)
     found = []
     for length, call in enumerate(calls, start=1):

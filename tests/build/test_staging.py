@@ -10,7 +10,7 @@ import pytest
 from tests.build.openvino_build import build, identity, leftovers, touch_weights
 
 from tts.base.errors import BuildError
-from tts.base.staging import build_lock
+from tts.build.builder import build_lock
 from tts.build.openvino import target as openvino_target
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM
 from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
+from tts.build.model_config import shape_of
 from tts.build.spec import TensorRTEngine
 from tts.build.tensorrt.gpus import GPUS
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.step_time import Affine, Efficiency, ModelShape, Roofline, StepLoad
 
 IDEAL = Efficiency(half_tokens=0, overhead_s=0)

@@ -14,11 +14,11 @@ from tests.build.standin.build_arguments import check_build_arguments
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.base.errors import CheckpointError, ConfigError
+from tts.build.model_config import shape_of
 from tts.build.spec import CritiqueSpec, Deployment, Gpu, TensorRTSpec
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import SCRIPT, BuildStep, build_values, expected_engine, steps
 from tts.build.tensorrt.engine_memory import ranks_of
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.toolchain import docker_command, shell_text
 
 

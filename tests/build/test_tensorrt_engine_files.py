@@ -7,10 +7,10 @@ import pytest
 from tests.build.stand_in_build import build, conversions, nothing_half_built
 
 from tts.base.errors import BuildError
+from tts.build.model_config import shape_of
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
-from tts.build.tensorrt.model_shape import shape_of
 
 OVERRIDES = [
     ("build_config.plugin_config.use_paged_context_fmha", False, "neither KV reuse nor chunked"),

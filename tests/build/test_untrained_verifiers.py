@@ -16,7 +16,7 @@ from tts.base.errors import CheckpointError, ConfigError
 from tts.build.spec import RemoteVerifier, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
-from tts.build.verifiers.likelihood import STEP_END, last_step
+from tts.build.verifiers.untrained import STEP_END, last_step
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PROMPT = "Example: 1 + 1 = 3? No.\n\nProblem: {question}\n\nSolution:\n{steps}\n\n{step}\n\nRight?"

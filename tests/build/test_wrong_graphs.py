@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from tts.base.errors import BuildError
 from tts.build.checkpoint import open_checkpoint
-from tts.build.openvino.export import export_model, save_model
+from tts.build.openvino.transformer import Transformer, save_model
 from tts.build.openvino.verify import ROUNDINGS, verify_engine
 
 SMOLLM2 = Path(__file__).parents[2] / "engines/checkpoints/smollm2-135m-instruct"
@@ -66,7 +66,7 @@ def faulty(folder, fault, into):
 
 def exported(folder, into):
     into.mkdir()
-    save_model(export_model(open_checkpoint(folder), "fp32"), into)
+    save_model(Transformer(open_checkpoint(folder), "fp32").model(), into)
     return into
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from tts.base import paths
 from tts.base.findings import Finding
+from tts.build.builder import target_module
 from tts.build.checkpoint import stamp_files
 from tts.build.inputs import EngineInputs
 from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
+from tts.build.model_config import shape_of
 from tts.build.spec import Deployment, load_deployment
-from tts.build.targets import target_module
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
-from tts.build.tensorrt.model_shape import shape_of
 from tts.checks import lint
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"

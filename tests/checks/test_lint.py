@@ -7,10 +7,10 @@ from tests.build.tensorrt_deployments import deployments
 from tests.checks.deployments import LLAMA, changed, serious
 
 from tts.base.errors import TtsError
+from tts.build.model_config import shape_of
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt.commands import steps
 from tts.build.tensorrt.memory_plan import check_pools
-from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.target import workspace
 from tts.checks import lint
 

@@ -6,9 +6,8 @@ import pytest
 from tests.checks.deployments import changed
 
 from tts.build.builder import build_engines
-from tts.build.inputs import Inputs
+from tts.build.inputs import Inputs, verifier_identity
 from tts.build.spec import load_deployment
-from tts.build.verifiers.identity import verifier_identity
 from tts.checks.after_build import ALL
 from tts.checks.measured import calibration
 

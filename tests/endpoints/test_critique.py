@@ -13,7 +13,7 @@ from tts.base.errors import EndpointError
 from tts.build.spec import RemoteVerifier
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic
-from tts.build.verifiers.prompted import prompted
+from tts.build.verifiers.untrained import prompted
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.critique import UNDECIDED, CriteriaVerifier, WritingVerifier
 

@@ -8,7 +8,7 @@ import pytest
 from tests.engines.host_requests import sampled
 
 from tts.base import paths
-from tts.build.openvino.export import WEIGHTS_FILE
+from tts.build.openvino.transformer import WEIGHTS_FILE
 from tts.engines.pipeline import release_mapped
 
 PAGE = mmap.PAGESIZE

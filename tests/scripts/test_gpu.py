@@ -8,9 +8,9 @@ import pytest
 from scripts.bench import gpu
 from tests.serving.started import Stage
 
+from tts.build.model_config import known_model
 from tts.build.spec import load_deployment
 from tts.build.started.memory import budgets
-from tts.build.tensorrt.model_shape import known_model
 from tts.build.tokenizer import Tokenizer
 
 

@@ -10,8 +10,7 @@ from scripts.random_checkpoint import make_random_checkpoint, size_of
 from tts.base.errors import TtsError
 from tts.base.paths import deployments_dir
 from tts.build.checkpoint import open_checkpoint
-from tts.build.model_config import ARCHITECTURES
-from tts.build.tensorrt.model_shape import known_names
+from tts.build.model_config import ARCHITECTURES, known_names
 from tts.build.tokenizer import Tokenizer
 
 TOKENIZER = deployments_dir().parent / "checkpoints" / "demo-generator"

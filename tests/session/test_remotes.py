@@ -11,7 +11,7 @@ from tests.session.remote_servers import remote
 from tts.base.errors import ConfigError, RunError, ServerError
 from tts.build.spec import Deployment
 from tts.build.verifiers.dialogue import verifier_dialogue
-from tts.build.verifiers.likelihood import last_step
+from tts.build.verifiers.untrained import last_step
 from tts.session import AsyncSession, Session
 
 QUESTIONS = [f"Compute {number} + 1." for number in range(12)]

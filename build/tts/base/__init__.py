@@ -6,12 +6,11 @@
 | owner | what only the process that opened it may use, and no fork of it |
 | machine_limits | the cores and the memory that this process may use |
 | shown_text | what a terminal shows |
-| user_paths | what is at a path that a user names; private folders; what has been checked, by content |
+| user_paths | what is at a path that a user names; private folders; marks of what was checked |
 | extras | how what is missing of an extra is installed |
 | choices | names among which options choose, to be imported in no time |
 | errors | every error that a user may see |
 | paths, input_files, yaml_text | where files are; reading what strangers wrote |
-| staging | one builder at a time; folders that appear complete or not at all |
 | findings | what a check reports |
 """
 

@@ -1,21 +1,31 @@
-"""Building a deployment's engines: only those that have changed, each completely or not at all."""
+"""Building a deployment's engines: only those that have changed, each completely or not at all.
+
+There is one builder at a time. An engine's folder `x` is made as `.x.new`; then `x` becomes
+`.x.old`, `.x.new` becomes `x`, `.x.old` goes. A crash leaves one of these steps undone, and
+`recover` finishes or undoes it on the next run. To add a target is to write its module, with the
+functions of `TargetModule`.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from tts.base import paths
-from tts.base.errors import BuildError
+from tts.base.errors import BuildError, ConfigError
 from tts.base.shown_text import Say
-from tts.base.staging import build_lock, disk_errors, recover, staged
 
-from .build_plan import BuildPlan, check_length
+from .build_plan import BuildPlan, VerificationOutcome, check_length
 from .checkpoint import FileStamp, stamp_files
-from .inputs import Inputs, judged_by
+from .inputs import EngineInputs, Inputs, judged_by
 from .manifest import (
     MANIFEST_FILE,
     BuildSettings,
@@ -28,8 +38,7 @@ from .manifest import (
     new_manifest,
     write_record,
 )
-from .spec import Deployment, Role
-from .targets import TargetModule, target_module
+from .spec import Deployment, Role, Target
 
 QUICK_BYTES = 50_000_000
 """Both checkpoints of a deployment up to this size are exported and compared within seconds."""
@@ -237,3 +246,124 @@ def _build(
         manifest = new_manifest(folder, checkpoint, stamps, plan.settings, *checked)
         write_record(folder, MANIFEST_FILE, manifest)
     return manifest
+
+
+class TargetModule(Protocol):
+    """The functions of a target's module."""
+
+    def settings_for(self, inputs: EngineInputs) -> BuildSettings:
+        """What an engine would be built with now."""
+
+    def plan_engine(self, inputs: EngineInputs) -> BuildPlan:
+        """Check everything that can be known without building."""
+
+    def engine_config(self, inputs: EngineInputs, folder: Path) -> EngineConfig:
+        """The configuration of the engine in `folder`, which is up to date."""
+
+    def prepare(self, plans: Sequence[BuildPlan], verify: bool | None) -> None:
+        """Before the first engine is built, refuse whatever would stop any of them."""
+
+    def make_engine(
+        self,
+        plan: BuildPlan,
+        stamps: Sequence[FileStamp],
+        folder: Path,
+        verify: bool | None,
+        say: Callable[[str], None],
+    ) -> VerificationOutcome:
+        """Build the engine in `folder`, which is empty and moved into place afterwards."""
+
+    def preview(self, inputs: EngineInputs) -> list[str]:
+        """What building the engine would do, as lines to print."""
+
+
+def target_module(target: Target) -> TargetModule:
+    """The module of a target; only that one is imported.
+
+    Raises ConfigError for the one that builds nothing.
+    """
+    match target:
+        case "openvino":
+            from .openvino import target as openvino_target
+
+            return openvino_target
+        case "tensorrt":
+            from .tensorrt import target as tensorrt_target
+
+            return tensorrt_target
+        case _:
+            raise ConfigError(f"Target {target} builds nothing.")
+
+
+@contextmanager
+def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the build lock of `folder`; if another builder has it, say so and wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".build.lock").open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            say(f"Waiting for another build in {folder} (process {file.read() or 'unknown'}).")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """An empty folder that replaces `folder` when the block succeeds, and is removed if not."""
+    new, old = _new(folder), _old(folder)
+    recover(folder)
+    new.mkdir()
+    try:
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        recover(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Bring `folder` back to its last complete state and remove what a killed build left."""
+    new, old = _new(folder), _old(folder)
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    for leftover in (new, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn an OSError into a BuildError that says what is wrong with the disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise BuildError(
+                f"The disk that holds {folder} is full.",
+                hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise BuildError(
+                f"There is no permission to write {error.filename or folder}.",
+                hint="Set TTS_HOME to a folder that you may write.",
+            ) from error
+        raise BuildError(
+            f"Cannot write engines to {folder}: {error}",
+            hint="Check the disk, or set TTS_HOME to another folder.",
+        ) from error
+
+
+def _new(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.new")
+
+
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")

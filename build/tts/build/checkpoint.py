@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tts.base.errors import CheckpointError
 
+from .checkpoint_files import read_json_object
 from .model_config import ModelConfig, read_model_config
-from .weights import INDEX, Array, Weights, weight_files
+from .weights import DTYPE_NAMES, INDEX, Array, Weights, weight_files, write_safetensors
 
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
@@ -169,3 +173,38 @@ def _stamp(file: Path, earlier: FileStamp | None) -> FileStamp:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
     size, mtime_ns, ctime_ns = current
     return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)
+
+
+_SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+def write_causal(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint with a head of one layer as a causal model; its code is left behind.
+
+    Engines of TensorRT-LLM end in one matrix without a bias, the language head. So a head of one
+    layer becomes its first two rows, of "right" and "wrong", in front of zeros: which columns of
+    the logits to read is then known, the biases are added where the score is computed (prm_score),
+    and scores are exactly the head's. Raises OSError.
+    """
+    config = checkpoint.config
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    data = read_json_object(checkpoint.path / "config.json")
+    for field in ("auto_map", "num_labels", "id2label", "label2id"):
+        data.pop(field, None)
+    data |= {"architectures": [config.architecture], "tie_word_embeddings": False}
+    (folder / "config.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    for name in _SMALL_FILES:
+        if (checkpoint.path / name).is_file():
+            shutil.copyfile(checkpoint.path / name, folder / name)
+    ((weight, _),) = checkpoint.head_layers()
+    language = np.zeros((config.vocab_size, config.hidden_size), weight.dtype)
+    language[: len(weight)] = weight
+    assert config.head is not None
+    own = config.head.tensors(config.hidden_size)
+    names = [name for name in expected_tensors(config) if name not in own]
+    weights = checkpoint.weights
+    tensors = {name: weights.tensor(name) for name in names} | {LM_HEAD: language}  # mapped
+    layout = {name: (DTYPE_NAMES[each.dtype], each.shape) for name, each in tensors.items()}
+    values = (weights.numbers(name) for name in names)
+    write_safetensors(folder / "model.safetensors", layout, chain(values, [language]))

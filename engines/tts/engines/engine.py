@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from tts.base.errors import EngineError
 from tts.build.manifest import EngineConfig
-from tts.build.openvino.export import WEIGHTS_FILE
+from tts.build.openvino.transformer import WEIGHTS_FILE
 
 from .admission import BlockAdmission
 from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tts.base import paths
 from tts.base.errors import BuildError, CheckpointError, ConfigError
 from tts.base.findings import Finding
+from tts.build.builder import target_module
 from tts.build.inputs import Inputs
 from tts.build.manifest import changed_content, inspect_engine, read_manifest
-from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import engine_problems
 from tts.serving.repository.model_configs import grammar_tokenizer_file

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from tts.base import paths
 from tts.base.errors import CheckpointError
 from tts.base.findings import Finding
-from tts.build.inputs import Inputs
+from tts.build.inputs import Inputs, verifier_identity
 from tts.build.manifest import read_manifest
 from tts.build.spec import VerifierSpec
-from tts.build.verifiers.identity import verifier_identity
 
 from .findings import not_checked
 

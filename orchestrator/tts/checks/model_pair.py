@@ -11,9 +11,9 @@ from tts.base.errors import CheckpointError, ConfigError
 from tts.base.findings import Finding
 from tts.base.input_files import is_file
 from tts.build.inputs import EngineInputs, Inputs
+from tts.build.model_config import known_model
 from tts.build.sandbox import Sandbox
 from tts.build.spec import FORMATS, TextVerifier, VerifierCommand, VerifierFunction, VerifierRole
-from tts.build.tensorrt.model_shape import known_model
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
 

@@ -32,7 +32,7 @@ def require_gpu(deployment: Deployment) -> None:
 
 def require_checkpoints(deployment: Deployment) -> None:
     """Raise CheckpointError naming the download of every published checkpoint that is missing."""
-    from tts.build.tensorrt.model_shape import known_model
+    from tts.build.model_config import known_model
 
     missing = {}
     for engine in deployment.engines().values():

@@ -11,11 +11,11 @@ from tts.base.findings import Finding
 from tts.base.machine_limits import memory_limit
 from tts.build.checkpoint_files import how_to_get
 from tts.build.inputs import Inputs
+from tts.build.model_config import shape_of
 from tts.build.started.command import command_of, require_labels
 from tts.build.started.engines import ENGINES, option_names, unknown_options
 from tts.build.started.memory import budgets, config_folder
 from tts.build.tensorrt.gpus import GIB
-from tts.build.tensorrt.model_shape import shape_of
 from tts.serving.command.server_command import find_program, installed_version
 
 from .findings import not_checked, refused

@@ -25,13 +25,13 @@ from tts.build.draft import (
     Model,
     ServedModel,
 )
-from tts.build.hub_tokenizer import names_repository
+from tts.build.model_config import known_model, shape_of
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
+from tts.build.spec.section import names_repository
 from tts.build.spec.served import Url, key_in
 from tts.build.tensorrt.gpus import kind_of
-from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue

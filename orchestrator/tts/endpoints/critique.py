@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Ids
 from tts.build.verifiers.critique import Critic
-from tts.build.verifiers.prompted import Prompted
+from tts.build.verifiers.untrained import Prompted
 
 from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from .thinking import ThinkingWriter, extended

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tts.base.errors import EndpointUnavailable
-from tts.build.verifiers.prompted import Prompted
+from tts.build.verifiers.untrained import Prompted
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.endpoints.shaping import NO_PROMPTS, FieldRefused

@@ -8,7 +8,7 @@ import numpy as np
 
 from tts.base.errors import DatasetError
 from tts.build.tokenizer import Ids
-from tts.build.verifiers.prompted import Prompted
+from tts.build.verifiers.untrained import Prompted
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.thinking import extended
 from tts.problem import Problem

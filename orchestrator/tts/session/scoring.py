@@ -20,7 +20,7 @@ from typing import Any
 
 from tts.base.errors import DatasetError, RequestRefused
 from tts.build.tokenizer import Message
-from tts.build.verifiers.prompted import Prompted
+from tts.build.verifiers.untrained import Prompted
 from tts.driver.policy import policy_of
 from tts.driver.sharing import common_length
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult

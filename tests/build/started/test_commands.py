@@ -12,10 +12,10 @@ from tests.build.started.test_started_spec import COMPILED
 from tests.bundled import BUNDLED
 
 from tts.base.errors import ConfigError, TtsError
+from tts.build.failures import KNOWN_OF_STARTED, cause_of_end
 from tts.build.spec import Deployment, load_deployment
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES, unknown_options
-from tts.build.started.failures import KNOWN, cause_of_end
 from tts.build.started.memory import budgets, plan_started
 from tts.build.tensorrt.gpus import GIB
 
@@ -268,6 +268,6 @@ def test_known_failures_have_one_line_and_a_remedy(line, message):
 
 
 def test_every_known_failure_fills_its_texts():
-    for pattern, sentence, hint in KNOWN:
+    for pattern, sentence, hint in KNOWN_OF_STARTED:
         assert (sentence + hint).count("{") <= pattern.count("(?P<")
     assert "killed" in cause_of_end(["loading"], -9).sentence

@@ -15,7 +15,7 @@ from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import label_ids, verifier_dialogue
-from tts.build.verifiers.likelihood import last_step
+from tts.build.verifiers.untrained import last_step
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.openai.answers import mean_weight
 from tts.endpoints.openai.server import OpenAIServer

@@ -3,8 +3,7 @@
 | module | job |
 |---|---|
 | target | the target's interface to the build: settings, plan, export, verification |
-| export | a checkpoint as a stateful OpenVINO model, saved |
-| transformer | the graph of a causal model |
+| transformer | a checkpoint as a stateful OpenVINO model, saved |
 | verify | the exported engine against transformers |
 | memory | what a pair takes of its machine's memory, and whether there is so much |
 | threads | how the machine's cores are divided |

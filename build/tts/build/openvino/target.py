@@ -17,10 +17,9 @@ from ..checkpoint import Checkpoint, FileStamp
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
 from ..spec import VerifierSpec
-from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
-from .transformer import SCORE_LOGITS, ScoreColumns
+from .transformer import EXPORTER_VERSIONS, SCORE_LOGITS, ScoreColumns, Transformer, save_model
 from .verify import missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
@@ -98,7 +97,7 @@ def make_engine(
     precision, score = plan.config.precision, score_columns(plan.inputs)
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
-    save_model(export_model(checkpoint, precision, score), folder)
+    save_model(Transformer(checkpoint, precision, score).model(), folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")

@@ -1,4 +1,4 @@
-"""The graph of a decoder-only transformer, built op by op from a checkpoint.
+"""The graph of a decoder-only transformer, built op by op from a checkpoint, and its file.
 
 It is the one that OpenVINO's own tools export, so that the CPU plug-in fuses it and GenAI's
 continuous batching can turn its attention into paged attention:
@@ -17,7 +17,10 @@ Weights are constants of the graph, in the precision that the engine stores.
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -151,7 +154,13 @@ def rotary_frequencies(config: ModelConfig) -> Array:
 
 
 class Transformer:
-    """The graph under construction; one method per part of the transformer."""
+    """The graph under construction; one method per part of the transformer.
+
+    With `score` the output is the two logits of a score, alone or behind those of the vocabulary;
+    the embedding keeps the whole vocabulary. Of a checkpoint with a head of its own it is the
+    head's two columns (see head_layers). Weights are mapped from the checkpoint, so it must stay in
+    place until the model is saved.
+    """
 
     def __init__(
         self,
@@ -159,7 +168,7 @@ class Transformer:
         precision: Precision,
         score: ScoreColumns | None = None,
     ) -> None:
-        """`score` is what a verifier by labels has in place of its vocabulary, or beside it."""
+        """Nothing is read yet."""
         from openvino import opset13
 
         self.ops = opset13
@@ -399,3 +408,40 @@ class Transformer:
 
     def _float(self, value: float) -> Node:
         return self.ops.constant(np.array(value, np.float32))
+
+
+MODEL_FILE = "openvino_model.xml"
+WEIGHTS_FILE = "openvino_model.bin"
+EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
+"""Raised where the exported graph changes, so that engines made before are built again."""
+
+
+def save_model(model: Model, folder: Path) -> None:
+    """Write openvino_model.xml and .bin, and read them back; raises OSError when that fails."""
+    import openvino
+
+    try:
+        openvino.save_model(model, folder / MODEL_FILE, compress_to_fp16=False)
+        _keep_compressed(folder / MODEL_FILE)
+        # A full disk can leave a short file without a word: reading checks every offset.
+        openvino.Core().read_model(folder / MODEL_FILE)
+    except RuntimeError as error:
+        raise OSError(f"OpenVINO could not write the model: {error}") from error
+
+
+def _keep_compressed(file: Path) -> None:
+    """Mark the Convert of every bf16 weight as decompression, in the saved graph.
+
+    An unmarked Convert of a constant is computed when the model is compiled: a copy of all weights
+    in fp32, twice the file, which stays beside the copies that the CPU's kernels make. Python can
+    set no attribute that is saved, so the mark is written where the plug-in reads it.
+    """
+    tree = ElementTree.parse(file)
+    converts = tree.iterfind("layers/layer[@type='Convert']")
+    weights = [node for node in converts if node.find("input/port[@precision='BF16']") is not None]
+    for node in weights:
+        mark = ElementTree.Element("rt_info")
+        ElementTree.SubElement(mark, "attribute", name="decompression", version="0")
+        node.insert(1, mark)  # the schema's order: data, rt_info, input, output
+    if weights:
+        tree.write(file, encoding="utf-8", xml_declaration=True)

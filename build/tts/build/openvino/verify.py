@@ -28,9 +28,8 @@ from ..checkpoint import Checkpoint
 from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array
-from .export import MODEL_FILE
 from .runtime import plugin_properties
-from .transformer import ScoreColumns, label_precision, stored_values
+from .transformer import MODEL_FILE, ScoreColumns, label_precision, stored_values
 
 if TYPE_CHECKING:
     import torch

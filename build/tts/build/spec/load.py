@@ -15,9 +15,8 @@ from tts.base.input_files import Unreadable, is_file, read_text, require_path
 from tts.base.user_paths import is_folder, is_there
 from tts.base.yaml_text import parse_yaml
 
-from ..hub_tokenizer import names_repository
 from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of, with_targets
-from .section import RoleSpec
+from .section import RoleSpec, names_repository
 from .served import RemoteSpec, StartedSpec
 from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import SharedVerifier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from abc import abstractmethod
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,14 @@ def _path(value: object) -> object:
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
 """A path that a file can have."""
+
+
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+
+
+def names_repository(text: str) -> bool:
+    """Whether a text may be OWNER/NAME of the hub."""
+    return _REPOSITORY.fullmatch(text) is not None
 
 
 class Section(BaseModel):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 HeadKind = Literal["labels", "classification", "value"]
-"""How a verifier judges: by labels of its language head, or by a head (verifiers/head.py)."""
+"""How a verifier judges: by labels of its language head, or by a head (verifier_heads.py)."""
 Scores = Literal["steps", "answers"]
 """What a verifier scores: every step at its end, or whole answers alone."""
 FormatField = Literal["step_tag", "template", "prompt", "system_prompt", "criteria", "critique"]
@@ -136,7 +136,7 @@ FORMATS: Mapping[str, FormatFacts] = {
     ),
     "prompted": FormatFacts(
         "an instruct model, asked with a prompt whether the last step is right",
-        "prompted:prompted",
+        "untrained:prompted",
         judged_by="a prompt: a language head, read at the labels",
         needs="prompt",
         allows=("criteria",),
@@ -145,7 +145,7 @@ FORMATS: Mapping[str, FormatFacts] = {
     ),
     "graded": FormatFacts(
         "as prompted, answered with a grade",
-        "prompted:prompted",
+        "untrained:prompted",
         judged_by="a prompt: a language head, read at the labels",
         needs="prompt",
         allows=("criteria",),
@@ -163,7 +163,7 @@ FORMATS: Mapping[str, FormatFacts] = {
     ),
     "likelihood": FormatFacts(
         "how likely a language model finds the last step",
-        "likelihood:likelihood",
+        "untrained:likelihood",
         output="likelihood",
         allows=("system_prompt",),
         labels=None,

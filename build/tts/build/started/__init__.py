@@ -5,5 +5,4 @@
 | command | `command_of`: the command line and environment of a role's engine |
 | memory | weights, KV cache, graphs and activations of both, in bytes |
 | engines | what each can do, and its table of options, at a named version |
-| failures | what an engine's log says, and what to do |
 """

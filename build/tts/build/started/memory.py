@@ -25,7 +25,7 @@ from typing import Any
 from tts.base.errors import CheckpointError, ConfigError
 
 from ..inputs import Inputs
-from ..model_config import ModelConfig
+from ..model_config import ModelConfig, config_of, known_model
 from ..spec import (
     GGUF,
     Deployment,
@@ -49,8 +49,7 @@ from ..tensorrt import contract, engine_memory
 from ..tensorrt.engine_memory import COMMUNICATION, RankMemory
 from ..tensorrt.gpus import GIB
 from ..tensorrt.memory_plan import MemoryPlan, plan_memory, whole_blocks
-from ..tensorrt.model_shape import config_of, known_model
-from ..verifiers.head import Head, head_of
+from ..verifier_heads import Head, head_of
 from .engines import ENGINES, Budget, Engine
 
 WORKSPACE = int(0.50 * GIB)

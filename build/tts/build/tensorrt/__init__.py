@@ -4,9 +4,7 @@ Memory plan; pure:
 
 | module | job |
 |---|---|
-| model_shape | the shape of a checkpoint, or of the published model of its name |
 | gpus | memory and speed of each kind of GPU; which of a machine are used |
-| feasibility | does the GPU run the precision, does the model divide as asked? |
 | placements | every way to place both engines on so many GPUs |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
 | step_time | seconds of an engine's step: for the memory plan and the simulation |
@@ -19,10 +17,9 @@ Build:
 |---|---|
 | target | the target's interface to the build: settings, plan, the steps in order |
 | contract | facts on TensorRT-LLM 1.2.1 and its container (contract/*.json) |
-| commands | the commands of the three steps: check, convert or quantise, compile; pure |
+| commands | the commands of the three steps, and what they refuse: check, convert, compile; pure |
 | in_container | the script that the first two run inside NVIDIA's container |
 | docker | `docker run` of the container: for a step, for a server |
 | toolchain | running steps, by `docker run` or inside the container: machine, log, interruption |
-| failures | what the log of a failed build or start means |
 | engine_files | reading a built engine back |
 """

@@ -18,8 +18,8 @@ from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
 from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec
 from ..spec.critique_presets import PRESETS
+from .commands import check_feasible
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
-from .feasibility import check_feasible
 from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .kv_split import PoolLimit, Pools, Side, plain_split, share_out
 from .step_time import ModelShape, Roofline

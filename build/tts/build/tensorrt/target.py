@@ -14,9 +14,10 @@ from tts.base.errors import BuildError
 from tts.base.shown_text import Say
 
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_engine, new_plan
-from ..checkpoint import FileStamp, content_hash
+from ..checkpoint import FileStamp, content_hash, write_causal
 from ..inputs import EngineInputs, judged_by
 from ..manifest import BuildSettings, EngineConfig
+from ..model_config import known_model
 from ..spec import Deployment, Role, VerifierRole
 from ..verifiers.dialogue import label_ids
 from . import contract
@@ -35,8 +36,6 @@ from .commands import (
 )
 from .engine_files import require_as_asked
 from .engine_memory import parameters
-from .heads import write_causal
-from .model_shape import known_model
 from .toolchain import find_toolchain, require_machine, run_step, shell_text
 
 _RECORD = "checkpoint.json"

@@ -18,11 +18,11 @@ from typing import IO
 from tts.base.errors import BuildError
 from tts.base.shown_text import Say
 
+from ..failures import find_cause, mpi_did_not_start
 from ..nvidia import require_gpus
 from . import contract
 from .commands import BuildStep, Workspace
 from .docker import docker_run, with_link_targets
-from .failures import find_cause, mpi_did_not_start
 
 
 def docker_command(step: BuildStep, work: Workspace, tag: str, name: str) -> tuple[str, ...]:

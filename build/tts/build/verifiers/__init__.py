@@ -4,6 +4,6 @@
 |---|---|
 | dialogue | the interface of a dialogue, and the one of a deployment; ids of labels |
 | running_text | formats rlhflow, math-shepherd, qwen2.5-math-prm and custom |
-| lines, prompted, likelihood | formats skywork-o1-prm, prompted and likelihood |
-| head | heads of verifiers, by architecture |
+| lines, untrained | formats skywork-o1-prm; prompted, graded and likelihood |
+| critique | format critique: how a model that writes is asked, and its verdict read |
 """

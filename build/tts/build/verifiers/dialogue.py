@@ -21,7 +21,7 @@ from tts.base.errors import CheckpointError
 from ..checkpoint_files import read_json_object
 from ..spec import FORMATS, HeadKind, Scores, VerifierRole
 from ..tokenizer import Ids, Message, Tokenizer
-from .head import HEAD_COLUMNS, Head, head_of
+from ..verifier_heads import HEAD_COLUMNS, Head, head_of
 
 
 class VerifierDialogue(Protocol):

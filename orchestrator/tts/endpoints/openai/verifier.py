@@ -14,7 +14,7 @@ from tts.build.model_config import read_model_config
 from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import head_kind, label_ids
-from tts.build.verifiers.likelihood import last_step
+from tts.build.verifiers.untrained import last_step
 
 from ..base import ScoreCall, VerifierResult
 from . import answers

@@ -16,8 +16,8 @@ from typing import Any
 from tts.base.choices import ServerKind
 from tts.base.errors import DatasetError, ServerError
 from tts.base.user_paths import is_folder
+from tts.build.inputs import VerifierIdentity, verifier_identity
 from tts.build.spec import Deployment, VerifierFunction
-from tts.build.verifiers.identity import VerifierIdentity, verifier_identity
 from tts.fleet.engines import takes_text
 from tts.grading import Grader
 from tts.problem import Problem

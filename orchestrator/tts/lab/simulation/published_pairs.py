@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from tts.build.inputs import engine_shape
+from tts.build.model_config import shape_of
 from tts.build.spec import Deployment, EngineSpec, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
 from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN
-from tts.build.tensorrt.model_shape import shape_of
 from tts.engines.simulated import GPUS, ModelShape
 
 from .workload import DELIMITER, FILLING

@@ -15,12 +15,12 @@ from tritonclient.grpc import model_config_pb2
 from tts.base import paths
 from tts.base.errors import CheckpointError
 from tts.build.inputs import EngineInputs, Inputs
+from tts.build.model_config import known_model
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.model_shape import known_model
 from tts.build.token_texts import grammar_tokenizer
 from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_heads import HEAD_COLUMNS, HEAD_WEIGHTS
 from tts.build.verifiers.dialogue import head_kind
-from tts.build.verifiers.head import HEAD_COLUMNS, HEAD_WEIGHTS
 from tts.engines import wire
 from tts.engines.engine_messages import OPENING, encode_opening
 from tts.engines.opening import opening_of

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tts.base.errors import ServerError
-from tts.base.private import private_folder
+from tts.base.user_paths import private_folder
 
 from ..command import guard
 from .service import Service

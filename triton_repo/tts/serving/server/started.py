@@ -20,10 +20,10 @@ from pathlib import Path
 from tts.base import paths
 from tts.base.errors import ServerError
 from tts.base.user_paths import private_folder
+from tts.build.failures import cause_of_end
 from tts.build.spec import Deployment, Role
 from tts.build.started.command import command_of, require_labels
 from tts.build.started.engines import ENGINES
-from tts.build.started.failures import cause_of_end
 from tts.build.started.memory import shares
 from tts.engines.loading import COMPILING, OPEN, READING, Stage
 

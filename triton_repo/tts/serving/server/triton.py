@@ -14,9 +14,9 @@ import psutil
 from tts.base import paths
 from tts.base.errors import CheckpointError, ServerError
 from tts.base.user_paths import private_folder
+from tts.build.failures import known_cause
 from tts.build.openvino.memory import require_memory, shortage
 from tts.build.spec import Deployment
-from tts.build.tensorrt.failures import known_cause
 
 from ..command import environment
 from ..command.ports import Addresses, address, choose_addresses, is_loopback, socket_path

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec import HeadKind, Scores
+from .spec import HeadKind, Scores
 
 HEAD_COLUMNS = (0, 1)
 """The columns of a head's logits, right first, then wrong: they stand for no tokens."""
