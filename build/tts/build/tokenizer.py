@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import datetime
 from functools import cache, cached_property, lru_cache, partial
@@ -87,7 +87,7 @@ class Tokenizer:
 
         What `inert` has marked is text.
         """
-        try:
+        with self._refusals("encode a text"):
             if MARK in text:
                 return self._marked_encoder().encode(text)
             if len(text) > LONG:
@@ -95,11 +95,7 @@ class Tokenizer:
             else:
                 encoding = self._tokenizer.encode(text, add_special_tokens=False)
             ids: list[int] = encoding.ids
-            return ids
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic of the library is no Exception
-            raise self._failure("encode a text", error) from error
+        return ids
 
     def encode_after(self, before: str, text: str) -> list[int]:
         """Token ids of `text` as it is encoded where it follows `before`.
@@ -141,16 +137,12 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""
-        try:
+        with self._refusals("decode tokens"):
             if len(ids) > LONG:
                 (text,) = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=True)
             else:
                 text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-            return str(text)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            raise self._failure("decode tokens", error) from error
+        return str(text)
 
     def spelled(self, ids: Sequence[int]) -> str:
         """Text of `ids` with special tokens as they are written in a prompt."""
@@ -227,12 +219,8 @@ class Tokenizer:
     @cached_property
     def adds_bos(self) -> bool:
         """Whether tokenizer.json puts bos_token in front of a text that is no chat."""
-        try:
+        with self._refusals("encode a text"):
             ids = self._tokenizer.encode("1", add_special_tokens=True).ids
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            raise self._failure("encode a text", error) from error
         return tuple(ids[:1]) == self.special_ids("bos_token")
 
     def special(self, name: str) -> str:
@@ -299,8 +287,16 @@ class Tokenizer:
                     + f"It reads: {', '.join(sorted(variables)) or 'none'}.",
                 )
 
-    def _failure(self, what: str, error: BaseException) -> CheckpointError:
-        return CheckpointError(f"The tokenizer of {self.checkpoint} cannot {what}: {error}")
+    @contextmanager
+    def _refusals(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the library is no Exception
+            raise CheckpointError(
+                f"The tokenizer of {self.checkpoint} cannot {what}: {error}"
+            ) from error
 
     @cached_property
     def chat_template(self) -> str:

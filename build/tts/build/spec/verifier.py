@@ -118,6 +118,7 @@ def _require_places(prompt: str, places: Sequence[str]) -> None:
 class VerifierRole(RoleSpec):
     """How the process reward model that scores steps is asked, wherever it runs."""
 
+    is_compiled: ClassVar[bool] = False
     in_flight_tokens: Count | None = None
     """Upper bound of prompt tokens that the orchestrator keeps in flight (see `tts tune`)."""
     in_flight_requests: Count | None = None
@@ -209,14 +210,12 @@ class VerifierRole(RoleSpec):
         return prompt and prompt.strip()  # as chat templates do
 
     @model_validator(mode="after")
-    def _asks(self) -> Self:
-        if self.prompt is not None:
-            _require_places(self.prompt, self.prompt_places)
-        return self
-
-    @model_validator(mode="after")
     def _has_what_its_format_has(self) -> Self:
         facts = self.facts
+        if self.prompt is not None:
+            _require_places(self.prompt, self.prompt_places)
+        if facts.not_compiled and self.is_compiled:
+            raise ValueError(facts.not_compiled)
         for field, words in FIELD_WORDS.items():
             value = getattr(self, field)
             is_stated = value != type(self).model_fields[field].default
@@ -259,6 +258,8 @@ class VerifierRole(RoleSpec):
 class VerifierSpec(VerifierRole, EngineSpec):
     """The process reward model that scores steps, compiled."""
 
+    is_compiled: ClassVar[bool] = True
+
     @property
     def writes(self) -> bool:
         """See EngineSpec."""
@@ -269,25 +270,18 @@ class VerifierSpec(VerifierRole, EngineSpec):
         """See EngineSpec."""
         return self.reads_logits
 
-    @model_validator(mode="after")
-    def _can_be_compiled(self) -> Self:
-        if why := self.facts.not_compiled:
-            raise ValueError(why)
-        return self
-
 
 class SharedVerifier(VerifierRole):
     """The generator's own compiled model, asked as a verifier as well."""
 
+    is_compiled: ClassVar[bool] = True
     tokenizer_field: ClassVar[str] = "checkpoint"
 
     checkpoint: FilePath
     """The generator's, which the section does not name."""
 
     @model_validator(mode="after")
-    def _can_be_compiled(self) -> Self:
-        if why := self.facts.not_compiled:
-            raise ValueError(why)
+    def _has_no_head(self) -> Self:
         if self.head not in (None, "labels"):
             raise ValueError(f"head is {self.head}, but the generator's engine has none; remove it")
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts.base.errors import ConfigError
 
@@ -68,6 +68,14 @@ class GpuPlan:
     def fixed(self) -> int:
         """Everything but KV caches."""
         return self.server + sum(place.memory.fixed for place in self.ranks)
+
+    @property
+    def per_token(self) -> dict[Role, int]:
+        """Bytes that one more token of each pool takes here: replicas have equal pools."""
+        each: dict[Role, int] = {"generator": 0, "verifier": 0}
+        for place in self.ranks:
+            each[place.role] += place.memory.kv_bytes_per_token
+        return each
 
     @property
     def free(self) -> int:
@@ -139,9 +147,7 @@ class MemoryPlan:
         """Bytes by which pools of other sizes would overrun GPUs, the safety margin kept free."""
         over = {}
         for gpu in self.gpus:
-            occupied = gpu.fixed + sum(
-                tokens[place.role] * place.memory.kv_bytes_per_token for place in gpu.ranks
-            )
+            occupied = gpu.fixed + sum(_kv(gpu, tokens).values())
             if occupied > (usable := _usable(self.gpu)):
                 over[gpu.device] = occupied - usable
         return over
@@ -172,7 +178,7 @@ def plan_memory(
     if rank_memory is None:
         rank_memory = lambda _, shape, spec: ranks_of(shape, spec)  # noqa: E731
     ranks = {role: rank_memory(role, shapes[role], spec) for role, spec in specs.items()}
-    placed = _placed(deployment, ranks)
+    placed = _placed(deployment, gpu, ranks)
     for here in placed:
         _check_fixed(deployment, gpu, here)
     limits = [_limit(deployment, gpu, here) for here in placed if here.ranks]
@@ -205,10 +211,7 @@ def plan_memory(
             )
             for role, spec in specs.items()
         },
-        gpus=tuple(
-            GpuPlan(here.device, gpu.memory, here.ranks, _kv(here, tokens), here.server)
-            for here in placed
-        ),
+        gpus=tuple(replace(here, kv=_kv(here, tokens)) for here in placed),
         beams=deployment.generator.in_flight_requests,
         searched=pools,
         plain=plain_split((sides["generator"], sides["verifier"]), limits, PLAIN_FRACTION)
@@ -249,28 +252,10 @@ def _require_tensorrt(deployment: Deployment) -> TensorRTSpec:
     return deployment.tensorrt
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """What lies on one GPU before any KV cache."""
-
-    device: int
-    ranks: tuple[RankPlace, ...]
-    server: int
-
-    @property
-    def fixed(self) -> int:
-        return self.server + sum(place.memory.fixed for place in self.ranks)
-
-    @property
-    def per_token(self) -> dict[Role, int]:
-        """Bytes that one more token of each pool takes here: replicas have equal pools."""
-        each: dict[Role, int] = {"generator": 0, "verifier": 0}
-        for place in self.ranks:
-            each[place.role] += place.memory.kv_bytes_per_token
-        return each
-
-
-def _placed(deployment: Deployment, ranks: Mapping[Role, tuple[RankMemory, ...]]) -> list[_Placed]:
+def _placed(
+    deployment: Deployment, gpu: GpuFacts, ranks: Mapping[Role, tuple[RankMemory, ...]]
+) -> list[GpuPlan]:
+    """What lies on each GPU before any KV cache."""
     servers = {SERVER_GPU: SERVER_CONTEXT} if is_orchestrated(deployment) else {}
     places: dict[int, list[RankPlace]] = {device: [] for device in servers}
     for role, spec in deployment.engines().items():
@@ -279,12 +264,12 @@ def _placed(deployment: Deployment, ranks: Mapping[Role, tuple[RankMemory, ...]]
                 place = RankPlace(role, replica, rank, ranks[role][rank])
                 places.setdefault(device, []).append(place)
     return [
-        _Placed(device, tuple(here), servers.get(device, 0))
+        GpuPlan(device, gpu.memory, tuple(here), {}, servers.get(device, 0))
         for device, here in sorted(places.items())
     ]
 
 
-def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> None:
+def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: GpuPlan) -> None:
     if here.fixed < _usable(gpu):
         return
     parts = [
@@ -305,13 +290,13 @@ def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> None:
 
 
 def _too_small(
-    deployment: Deployment, gpu: GpuFacts, placed: list[_Placed], stated: Mapping[Role, int]
+    deployment: Deployment, gpu: GpuFacts, placed: list[GpuPlan], stated: Mapping[Role, int]
 ) -> ConfigError:
     """The refusal of a plan whose pools would not hold one sequence each, or what is stated."""
     specs = deployment.engines()
     least = {role: stated.get(role, _least(deployment, spec)) for role, spec in specs.items()}
 
-    def lacking(here: _Placed) -> int:
+    def lacking(here: GpuPlan) -> int:
         return sum(_kv(here, least).values()) - _capacity(gpu, here)
 
     here = max(placed, key=lacking)
@@ -328,7 +313,7 @@ def _too_small(
     )
 
 
-def _remedies(deployment: Deployment, here: _Placed) -> str:
+def _remedies(deployment: Deployment, here: GpuPlan) -> str:
     roles = sorted({place.role for place in here.ranks})
     block = "" if deployment.target in STARTED else "tensorrt."
     apart = f"Put the engines on different GPUs ({block}gpus), " if len(roles) > 1 else ""
@@ -349,16 +334,16 @@ def _served_by(deployment: Deployment) -> dict[Role, Role]:
     return engines | ({"verifier": "generator"} if deployment.shares_engine else {})
 
 
-def _capacity(gpu: GpuFacts, here: _Placed) -> int:
+def _capacity(gpu: GpuFacts, here: GpuPlan) -> int:
     return _usable(gpu) - here.fixed
 
 
-def _limit(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> PoolLimit:
+def _limit(deployment: Deployment, gpu: GpuFacts, here: GpuPlan) -> PoolLimit:
     each = {role: here.per_token[engine] for role, engine in _served_by(deployment).items()}
     return PoolLimit(_capacity(gpu, here), (each.get("generator", 0), each.get("verifier", 0)))
 
 
-def _kv(here: _Placed, tokens: Mapping[Role, int]) -> dict[Role, int]:
+def _kv(here: GpuPlan, tokens: Mapping[Role, int]) -> dict[Role, int]:
     return {role: size * here.per_token[role] for role, size in tokens.items()}
 
 

@@ -11,10 +11,10 @@ makes no step (`Tokenizer.inert`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
 
 from tts.base.errors import CheckpointError
 
@@ -24,32 +24,32 @@ from ..tokenizer import Ids, Message, Tokenizer
 from ..verifier_heads import HEAD_COLUMNS, Head, head_of
 
 
-class VerifierDialogue(Protocol):
+class VerifierDialogue(ABC):
     """How a path is put to a verifier; the last token is where its last step is scored."""
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the verifier."""
-
-    @property
-    def answer(self) -> str:
-        """The text after a step, up to where its score is read."""
+    tokenizer: Tokenizer
+    answer: str
+    """The text after a step, up to where its score is read."""
 
     def decode(self, ids: Ids) -> str:
         """The text of a part of a dialogue, without special tokens."""
+        return self.tokenizer.decode(ids.tolist())
 
+    @abstractmethod
     def first(self, question: str, step: str) -> Ids:
         """Ids that score the first step of `question`; a step without text adds nothing."""
 
-    def extend(self, scored: Ids, step: str, number: int = 0, /) -> Ids:
+    def extend(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """Ids that score `step` after the path that `scored` scores; they extend them exactly.
 
         With format prompted they extend all but the end of `scored`, which asks about its own
         step. A step without text adds nothing: its path is scored as its parent's. `number` is the
         step's, from 1 on, for a dialogue that shows it.
         """
+        return self.add_turn(scored, step, number) if step else scored
 
-    def add_turn(self, scored: Ids, step: str, number: int = 0, /) -> Ids:
+    @abstractmethod
+    def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """Like `extend`, but a step without text becomes a turn of its own."""
 
 

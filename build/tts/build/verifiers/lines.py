@@ -15,10 +15,11 @@ from tts.base.errors import CheckpointError
 
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
+from .dialogue import VerifierDialogue
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(VerifierDialogue):
     """A question, then the lines of the steps, each encoded by itself and ended by one token."""
 
     tokenizer: Tokenizer
@@ -27,20 +28,12 @@ class Lines:
     line_end: int
     answer: str = "\n"
 
-    def decode(self, ids: Ids) -> str:
-        """See VerifierDialogue."""
-        return self.tokenizer.decode(ids.tolist())
-
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
         prompt = self.tokenizer.encode(f"{self.bos}{self.tokenizer.inert(question)}\n")
         return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
-    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
-        """See VerifierDialogue."""
-        return self.add_turn(scored, step) if step else scored
-
-    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
+    def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue. A step of several lines is scored at the end of its last one."""
         lines = self.tokenizer.inert(step).split("\n")
         ids = [[*self.tokenizer.encode(line), self.line_end] for line in lines]

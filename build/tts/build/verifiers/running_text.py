@@ -18,7 +18,7 @@ from tts.base.errors import CheckpointError
 
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import chat_pieces, head_kind, label_ids
+from .dialogue import VerifierDialogue, chat_pieces, head_kind, label_ids
 
 DEFAULT_STEP_TAG = "ки"
 QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
@@ -27,7 +27,7 @@ _ANOTHER = "Verifiers with another dialogue: verifier.format custom (docs/refere
 
 
 @dataclass(frozen=True)
-class RunningText:
+class RunningText(VerifierDialogue):
     """A dialogue of one running text, as the pieces around the question and the steps.
 
     It reads: bos, head, question, join, first step, answer, label, turn, second step, answer,
@@ -48,18 +48,10 @@ class RunningText:
     apart: bool = False
     """Whether each text and each step is encoded by itself."""
 
-    def decode(self, ids: Ids) -> str:
-        """See VerifierDialogue."""
-        return self.tokenizer.decode(ids.tolist())
-
     def first(self, question: str, step: str) -> Ids:
         """See VerifierDialogue."""
         text = self.head + self._inert(question) + (self.join if step else "")
         return np.asarray([*self.bos, *self._encode(None, text, step)], dtype=np.int32)
-
-    def extend(self, scored: Ids, step: str, number: int = 0) -> Ids:
-        """See VerifierDialogue."""
-        return self.add_turn(scored, step, number) if step else scored
 
     def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""

@@ -44,7 +44,7 @@ from ..model_config import read_model_config
 from ..spec import PROMPT_PLACES, VerifierRole
 from ..thinking import thinks_first
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import chat_pieces, label_ids
+from .dialogue import VerifierDialogue, chat_pieces, label_ids
 
 _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
 _ANY_WORD = "1"
@@ -53,8 +53,8 @@ token."""
 
 
 @dataclass(frozen=True)
-class Prompted:
-    """A prompt around a path; see VerifierDialogue, whose methods these are."""
+class Prompted(VerifierDialogue):
+    """A prompt around a path; what asks about a step gives way to the next one."""
 
     tokenizer: Tokenizer
     head: str
@@ -73,10 +73,6 @@ class Prompted:
         """The ids after the last step."""
         return self.answers[0]
 
-    def decode(self, ids: Ids) -> str:
-        """See VerifierDialogue."""
-        return self.tokenizer.decode(ids.tolist())
-
     def by_criterion(self, scored: Ids) -> list[Ids]:
         """The dialogues that ask about the same path, one for each criterion."""
         path = scored[: len(scored) - len(self.answer_ids)]
@@ -88,11 +84,7 @@ class Prompted:
         ids = self.tokenizer.encode(self.head + question + self.join + step)
         return np.asarray([*ids, *self.answer_ids], dtype=np.int32)
 
-    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
-        """See VerifierDialogue; what asks about the parent's step gives way to the new step."""
-        return self.add_turn(scored, step) if step else scored
-
-    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
+    def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""
         path = scored[: len(scored) - len(self.answer_ids)]
         new = self.tokenizer.encode_after(_ANY_WORD, self.between + self.tokenizer.inert(step))
@@ -153,8 +145,8 @@ _MARK = "\ue000question\ue001"
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """The steps as the answer to the question; see VerifierDialogue, whose methods these are."""
+class Continuation(VerifierDialogue):
+    """The steps as the answer to the question."""
 
     tokenizer: Tokenizer
     head: str
@@ -174,11 +166,7 @@ class Continuation:
         prompt = self.tokenizer.encode(self.head + self.tokenizer.inert(question) + self.turn)
         return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
-    def extend(self, scored: Ids, step: str, _number: int = 0) -> Ids:
-        """See VerifierDialogue."""
-        return self.add_turn(scored, step) if step else scored
-
-    def add_turn(self, scored: Ids, step: str, _number: int = 0) -> Ids:
+    def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue. An empty step is scored by its end alone."""
         marks = scored // self.vocab_size
         above = next(filter(None, marks[::-1].tolist()), 0)
