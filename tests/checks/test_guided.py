@@ -5,7 +5,7 @@ import json
 from tests.checks.deployments import changed, checkpoint, leave_engines
 
 from tts.build.spec import load_deployment
-from tts.checks import built_engines, lint, searches
+from tts.checks import after_build, lint, searches
 from tts.serving.repository.model_configs import FILE, write_grammar_tokenizer
 
 
@@ -25,9 +25,9 @@ def test_a_tokenizer_whose_tokens_have_no_known_texts_is_found(tmp_path):
 def test_the_file_of_the_tokens_is_missed_beside_an_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     deployment = changed("demo-gpu", {"generator.guided_decoding": True})
-    assert lint(deployment, [built_engines.tokenizer_file]) == []
+    assert lint(deployment, [after_build.tokenizer_file]) == []
     leave_engines(deployment)
-    (finding,) = lint(deployment, [built_engines.tokenizer_file])
+    (finding,) = lint(deployment, [after_build.tokenizer_file])
     assert finding.what == f"{FILE} is missing"
     write_grammar_tokenizer(deployment)
-    assert lint(deployment, [built_engines.tokenizer_file]) == []
+    assert lint(deployment, [after_build.tokenizer_file]) == []

@@ -13,7 +13,7 @@ from tests.serving.corruptions import altered
 from tts.base.errors import CheckpointError
 from tts.base.findings import Finding
 from tts.build.spec import load_deployment
-from tts.checks.manifests import check_manifests
+from tts.checks.after_build import check_manifests
 from tts.serving.repository.manifests import render_manifests
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"

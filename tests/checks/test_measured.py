@@ -8,8 +8,7 @@ from tests.checks.deployments import changed
 from tts.build.builder import build_engines
 from tts.build.inputs import Inputs, verifier_identity
 from tts.build.spec import load_deployment
-from tts.checks.after_build import ALL
-from tts.checks.measured import calibration
+from tts.checks.after_build import ALL, calibration
 
 
 def found(deployment):

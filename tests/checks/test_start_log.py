@@ -4,7 +4,7 @@ import pytest
 
 from tts.base import paths
 from tts.build.spec import load_deployment
-from tts.checks.start_log import last_start
+from tts.checks.machine import last_start
 from tts.serving.contract import start_log_forms
 from tts.serving.server.triton import LOG
 

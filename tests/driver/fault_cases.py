@@ -25,7 +25,7 @@ from tests.search import driving
 
 from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver
-from tts.fleet.journal import event_of
+from tts.fleet.drivers import event_of
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context

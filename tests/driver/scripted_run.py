@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 
 from tts.driver import Driver, policy_of
-from tts.fleet.journal import event_of
+from tts.fleet.drivers import event_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import (

@@ -6,22 +6,14 @@ build are here, so that a build loads no others; the rest is in `after_build`.
 
 | module | checks |
 |---|---|
-| checkpoints | that both checkpoints are there, of files, whole, and long enough for max_seq_len |
-| model_pair | that the two models belong together, and the verifier's format to its labels |
-| build_settings | what is built and how |
+| models | both checkpoints, and that the two models belong together |
+| build_settings | what is built by TensorRT-LLM, and how |
 | started | engines that are started: memory, programs, options, ports |
 | placement | GPUs, their memory, and the machine's |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
 | searches | strategies, what guided decoding needs, how much is in flight at a time |
-| repository | the Triton model repository: as rendered, and on disk |
-| server_start | where a server would listen |
-| manifests | docker compose and Kubernetes, as they lie on disk |
-| built_engines | the engines on disk |
-| measured | that the verifier is still the one that its calibration was measured with |
-| findings | how a check reports a finding, and the look at a path |
-| after_build | the lists of checks that need a build, a repository or a server |
-| observation | how what is seen of a machine is told |
-| start_log | the KV pools of a TensorRT-LLM server's last start |
+| after_build | built engines, model repository, manifests, calibration, the server's address |
+| findings | not checks but what they report, and how they look at a path |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | requirements | what a command needs of this machine |
 """
@@ -34,7 +26,7 @@ from tts.base.findings import Finding
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
 
-from . import checkpoints, model_pair, placement, prompts, searches
+from . import models, placement, prompts, searches
 
 Check = Callable[[Inputs], Iterable[Finding]]
 
@@ -59,20 +51,20 @@ def started_engines(inputs: Inputs) -> Iterator[Finding]:
 
 BEFORE_BUILD: Sequence[Check] = (
     started_engines,
-    checkpoints.checkpoints,
-    checkpoints.checkpoint_files,
-    checkpoints.lengths,
-    model_pair.exchanged,
-    model_pair.verifier_length,
-    model_pair.labels,
+    models.checkpoints,
+    models.checkpoint_files,
+    models.lengths,
+    models.exchanged,
+    models.verifier_length,
+    models.labels,
     tensorrt,
     placement.gpu_numbers,
     placement.replicas,
     placement.host_cache,
     placement.memory,
     placement.machine_memory,
-    model_pair.function,
-    model_pair.command,
+    models.function,
+    models.command,
     searches.requests,
     searches.verifier_tokens,
     prompts.tokenizers,

@@ -1,10 +1,12 @@
-"""Shared by the checks: the form of their findings, and the look at a path."""
+"""What checks report: the form of findings, the look at a path, and what `tts doctor` sees."""
 
 from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tts.base.errors import TtsError
 from tts.base.findings import Finding
@@ -45,3 +47,17 @@ def _kind_of(path: Path) -> str | None:
     if stat.S_ISREG(mode):
         return "a file"
     return "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+
+
+State = Literal["ok", "note", "missing"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One thing that was looked at."""
+
+    what: str
+    state: State
+    """note: doubtful, and no reason to stop. missing: target openvino does not run without it."""
+    found: str
+    advice: str = ""

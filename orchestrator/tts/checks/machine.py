@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import psutil
@@ -21,7 +21,7 @@ from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
-from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.spec import Deployment, Role, bundled_deployments, load_deployment
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
 from tts.serving.command.server_command import find_program, installed_version
@@ -29,9 +29,10 @@ from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
 from tts.serving.command.tritonserver import how_to_install as triton_hint
 from tts.serving.server.lookup import find_server
 from tts.serving.server.started import Engine, started_services
+from tts.serving.server.triton import LOG
+from tts.serving.server.triton_log import LogMatch, read_start_log
 
-from .observation import Observation, State
-from .start_log import last_start
+from .findings import Observation, State
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 OPENVINO = ("openvino", "openvino-genai")
@@ -291,3 +292,54 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+_LOG_BYTES = 4_000_000
+"""Bytes of a log that are read from its beginning, where a start is recorded."""
+_SHORT = (
+    "More memory was in use on its GPU than planned: stop what else runs there (nvidia-smi), or "
+    "plan again (tts plan NAME --write), and start the server again."
+)
+
+
+def last_start(deployment: Deployment) -> Iterator[Observation]:
+    """KV pools and longest sequences as the last start had them; nothing where no log has them."""
+    try:
+        with (paths.server_dir(deployment.name) / LOG).open("rb") as file:
+            text = file.read(_LOG_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return
+    lines = read_start_log(text.splitlines())
+    specs = deployment.engines()
+    # TensorRT-LLM rounds up to whole blocks
+    pools = {
+        role: -(-spec.kv_cache.tokens // spec.kv_cache.block_size) * spec.kv_cache.block_size
+        for role, spec in specs.items()
+    }
+    lengths = {role: spec.max_seq_len for role, spec in specs.items()}
+    for what, planned, forms in (
+        ("KV pools", pools, {"pool": "tokens"}),
+        ("longest sequences", lengths, {"blocks": "length", "shortened": "length"}),
+    ):
+        yield from _logged_as_planned(
+            f"{what} of the last start", planned, _logged_numbers(lines, forms)
+        )
+
+
+def _logged_numbers(lines: list[LogMatch], forms: dict[str, str]) -> list[int]:
+    """Each number of these forms once: no line says of which engine it is."""
+    numbers = [each.numbers[forms[each.form]] for each in lines if each.form in forms]
+    return list(dict.fromkeys(numbers))
+
+
+def _logged_as_planned(
+    what: str, planned: Mapping[Role, int], logged: list[int]
+) -> Iterator[Observation]:
+    if not logged:
+        return
+    in_words = " and ".join(f"{tokens:,} tokens" for tokens in logged)
+    if set(logged) <= set(planned.values()):
+        yield Observation(what, "ok", in_words)
+        return
+    planned_in_words = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())
+    yield Observation(what, "note", f"{in_words}, where the file has {planned_in_words}", _SHORT)

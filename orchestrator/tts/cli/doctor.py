@@ -14,10 +14,9 @@ from tts.build.resolve import open_deployment
 from tts.build.spec import Deployment, load_deployment
 from tts.checks import Check, has_errors
 from tts.checks import lint as check
-from tts.checks.after_build import ALL, DEEP
+from tts.checks.after_build import ALL, DEEP, check_manifests
+from tts.checks.findings import Observation
 from tts.checks.machine import diagnose
-from tts.checks.manifests import check_manifests
-from tts.checks.observation import Observation
 from tts.fleet.remotes import ask
 from tts.reports.console import consoles, say
 from tts.reports.findings import count_findings, print_findings, print_observation, warnings_line

@@ -35,7 +35,7 @@ from tts.build.tensorrt.gpus import kind_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
-from tts.checks.model_pair import is_named_generator, is_named_verifier, trained_format
+from tts.checks.models import is_named_generator, is_named_verifier, trained_format
 from tts.endpoints.openai.probing import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.serving.command.tritonserver import find_tritonserver

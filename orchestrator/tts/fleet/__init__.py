@@ -8,7 +8,6 @@
 | endpoints | the generator and the verifier of a server, of several |
 | replicas | several servers: health, failover, joining and leaving |
 | routing | which of them gets which work, as pure decisions |
-| drivers | a driver for each server, which all searches share |
-| journal | events of what drivers report, and what problems have used |
+| drivers | a driver for each server, which all searches share; events of what they report |
 | engine_steps | records the engines' steps beside a run |
 """

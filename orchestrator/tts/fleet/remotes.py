@@ -26,7 +26,7 @@ from tts.build.spec import (
 from tts.build.spec.served import key_in
 from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
-from tts.checks.observation import Observation
+from tts.checks.findings import Observation
 from tts.endpoints.base import Verifier
 from tts.endpoints.streaming import Connection, StreamingGenerator
 from tts.engines import wire

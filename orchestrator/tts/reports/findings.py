@@ -10,7 +10,7 @@ from rich.markup import escape
 
 if TYPE_CHECKING:
     from tts.base.findings import Finding
-    from tts.checks.observation import Observation, State
+    from tts.checks.findings import Observation, State
 
 _SEVERITIES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.checks.deployments import CHECKPOINTS, LLAMA, changed, checkpoint, serious
 
 from tts.build.spec import load_deployment
-from tts.checks import lint, model_pair
+from tts.checks import lint, models
 
 PAIR = {role: CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier")}
 
@@ -16,7 +16,7 @@ def test_exchanged_checkpoints_are_told_by_their_names(base):
     generator, verifier = load_deployment(base).engines().values()
     turned = {"generator": verifier.checkpoint, "verifier": generator.checkpoint}
     changes = {f"{role}.checkpoint": str(folder) for role, folder in turned.items()}
-    (finding,) = lint(changed(base, changes), [model_pair.exchanged])
+    (finding,) = lint(changed(base, changes), [models.exchanged])
     assert finding.where == "generator.checkpoint"
     assert "is a verifier by its name" in finding.what
     assert "Exchange generator.checkpoint and verifier.checkpoint" in finding.fix
@@ -24,17 +24,17 @@ def test_exchanged_checkpoints_are_told_by_their_names(base):
 
 def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
     judge = {"verifier.checkpoint": str(PAIR["generator"])}
-    (finding,) = lint(changed("demo", judge), [model_pair.exchanged])
+    (finding,) = lint(changed("demo", judge), [models.exchanged])
     assert finding.where == "verifier.checkpoint"
     template = {"head": "{question} ", "answer": "? ", "turn": "\n"}
     custom = judge | {"verifier.format": "custom", "verifier.template": template}
-    assert lint(changed("demo", custom), [model_pair.exchanged]) == []
+    assert lint(changed("demo", custom), [models.exchanged]) == []
     assert "verifier.format prompted" in finding.fix
     prompt = "{question}\n{steps}\n{step}\nRight?"
     asked = judge | {"verifier.format": "prompted", "verifier.prompt": prompt}
-    assert lint(changed("demo", asked), [model_pair.exchanged]) == []
+    assert lint(changed("demo", asked), [models.exchanged]) == []
     answers = asked | {"verifier.labels": ["No", "Yes"]}
-    (turned,) = model_pair._labels(changed("demo", answers).verifier)
+    (turned,) = models._labels(changed("demo", answers).verifier)
     assert "turned round" in turned.why
 
 
@@ -53,14 +53,14 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
 )
 def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name, role):
     folder = tmp_path / name
-    assert model_pair.is_named_verifier(folder) == (role == "verifier")
-    assert model_pair.is_named_generator(folder) == (role == "generator")
+    assert models.is_named_verifier(folder) == (role == "verifier")
+    assert models.is_named_generator(folder) == (role == "generator")
 
 
 @given(written=st.integers(32, 512), read=st.integers(32, 512))
 def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, read: int):
     lengths = {"generator.max_seq_len": written, "verifier.max_seq_len": read}
-    found = lint(changed("demo", lengths), [model_pair.verifier_length])
+    found = lint(changed("demo", lengths), [models.verifier_length])
     assert bool(found) == (read < written)
     for finding in found:
         assert finding.where == "verifier.max_seq_len"
@@ -85,7 +85,7 @@ def test_labels_and_format_that_the_verifier_was_not_trained_with(changes, where
 
 def test_a_step_tag_that_is_a_label():
     changes = {"verifier.format": "math-shepherd", "verifier.step_tag": "+"}
-    (finding,) = lint(changed("demo", changes), [model_pair.labels])
+    (finding,) = lint(changed("demo", changes), [models.labels])
     assert finding.where == "verifier.step_tag"
     assert "'ки'" in finding.fix
 
