@@ -14,7 +14,7 @@ from tts.base import paths
 from tts.build.spec import bundled_deployments
 from tts.cli import app
 from tts.cli.command import WithDefault
-from tts.datasets.known import KNOWN
+from tts.datasets.hub import KNOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 TENSORRT = ROOT / "docs" / "guides" / "gpu.md"

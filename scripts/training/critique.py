@@ -34,8 +34,7 @@ from scripts.training.demo_models import MIX, synthetic
 from scripts.training.solutions import STEP_DELIMITER, right_steps, training_chain, worked
 from scripts.training.thinking import SHAPE
 from scripts.training.training import Schedule
-from tts.datasets.chains import Chain
-from tts.datasets.demo import DEMO
+from tts.datasets.demo import DEMO, Chain
 
 GENERATOR, THINKING = (Path("engines/checkpoints", f"demo-{n}") for n in ("generator", "thinking"))
 ATTEMPTED, ATTEMPTS_EACH = 3000, 3

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tts.datasets import chains
-from tts.datasets.chains import Chain, ChainTask, Op
+from tts.datasets import demo
+from tts.datasets.demo import Chain, ChainTask, Op
 
 from .solutions import (
     STEP_FORMS,
@@ -84,7 +84,7 @@ def _try_apply(op: Op, a: int, b: int) -> int | None:
     """``a op b``, or None if it is not a whole number in a printable range."""
     if op in "/%" and (b == 0 or (op == "/" and a % b)):
         return None
-    c = chains.apply(op, a, b)
+    c = demo.apply(op, a, b)
     return c if 0 < c <= 999 else None
 
 

@@ -5,7 +5,7 @@
     scripts/run training.demo_models --pair remainders --work WORK --stage problems
 
 The pairs are in `recipes`. Everything is synthetic and made on the fly from the seed (see
-tts.datasets.chains). Each stage keeps its result in the work folder and is skipped when it is
+tts.datasets.demo). Each stage keeps its result in the work folder and is skipped when it is
 there. Runs are seeded but not bitwise repeatable: thread counts and torch versions change the sums.
 
 Stages: tokenizer, generator, samples (of the trained generator, checked exactly), trunk (a language
@@ -38,7 +38,7 @@ from scripts.training import data, models, text
 from scripts.training.recipes import RECIPES, Recipe
 from scripts.training.solutions import training_chain
 from scripts.training.training import Losses, Schedule, share, train
-from tts.datasets.chains import Chain, ChainTask, level_of
+from tts.datasets.demo import Chain, ChainTask, level_of
 
 FORM_WEIGHTS = (0.3, 0.25, 0.45)  # of solutions.STEP_FORMS in the generator's training data
 GENERATOR_TOKENS = 3072

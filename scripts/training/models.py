@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from tts.datasets.chains import Chain
+from tts.datasets.demo import Chain
 
 from .data import Row, Trace, checked_trace, padded
 from .solutions import STEP_DELIMITER

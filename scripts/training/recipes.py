@@ -9,8 +9,8 @@ from transformers import LlamaConfig
 
 from scripts.training.models import shape
 from scripts.training.training import Schedule
-from tts.datasets.chains import ChainTask
 from tts.datasets.demo import DEMO as DEMO_TASK
+from tts.datasets.demo import ChainTask
 
 
 @dataclass(frozen=True)

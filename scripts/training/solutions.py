@@ -1,4 +1,4 @@
-"""The worked solutions of chains (`tts.datasets.chains`): drawn for training, checked exactly."""
+"""The worked solutions of chains (`tts.datasets.demo`): drawn for training, checked exactly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from tts.datasets.chains import Chain, ChainTask, Op
+from tts.datasets.demo import Chain, ChainTask, Op
 
 StepForm = Literal["plain", "words", "terse"]
 STEP_FORMS: Final[tuple[StepForm, ...]] = ("plain", "words", "terse")

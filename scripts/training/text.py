@@ -12,8 +12,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 
-from tts.datasets import chains
-from tts.datasets.chains import ChainTask
+from tts.datasets import demo
+from tts.datasets.demo import ChainTask
 
 from .solutions import (
     STEP_DELIMITER,
@@ -94,16 +94,14 @@ def _sample_texts(task: ChainTask, rng: random.Random) -> list[str]:
     return [random_question(rng, chain), STEP_DELIMITER.join(random_solution(rng, chain))]
 
 
-def random_question(rng: random.Random, chain: chains.Chain) -> str:
+def random_question(rng: random.Random, chain: demo.Chain) -> str:
     """The chain in a random wording (unlike `ChainTask.question_of`, which has one per chain)."""
-    surface = rng.choice(chains.SURFACES)
-    return chains.render_question(
-        chain, surface, rng.choice(chains.NAMES), rng.choice(chains.THINGS)
-    )
+    surface = rng.choice(demo.SURFACES)
+    return demo.render_question(chain, surface, rng.choice(demo.NAMES), rng.choice(demo.THINGS))
 
 
 def random_solution(
-    rng: random.Random, chain: chains.Chain, weights: tuple[float, ...] | None = None
+    rng: random.Random, chain: demo.Chain, weights: tuple[float, ...] | None = None
 ) -> tuple[str, ...]:
     """The right solution with the form of each step drawn at random."""
     return solution_steps(chain, rng.choices(STEP_FORMS, weights, k=len(chain.ops)))

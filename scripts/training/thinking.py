@@ -22,8 +22,7 @@ from scripts.training import models, text
 from scripts.training.data import Row, learned, wrong_number
 from scripts.training.solutions import STEP_DELIMITER, training_chain, worked
 from scripts.training.training import Schedule
-from tts.datasets.chains import Chain
-from tts.datasets.demo import DEMO
+from tts.datasets.demo import DEMO, Chain
 
 OPENS, CLOSES = "<think>", "</think>"
 CLOSING = f"\n{CLOSES}{STEP_DELIMITER}"

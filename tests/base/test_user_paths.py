@@ -14,7 +14,7 @@ from tts.base.user_paths import is_closed, is_folder, is_there
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
-from tts.lab.tuning.tune_file import read_fits
+from tts.lab.tuning.tune import read_fits
 from tts.runs.folder import has_begun, has_finished, locked, refuse_begun
 from tts.runs.groups import expand_groups
 from tts.runs.replay import open_recording

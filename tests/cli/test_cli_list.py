@@ -5,7 +5,7 @@ from tests.cli.documents import document
 from tests.cli.runner import tts
 
 from tts.build.spec import bundled_deployments
-from tts.datasets.known import KNOWN
+from tts.datasets.hub import KNOWN
 from tts.strategies.catalog import strategy_names
 
 

@@ -9,7 +9,7 @@ from tests.cli.runner import commands
 
 from tts.build.spec import bundled_deployments
 from tts.cli import completion
-from tts.datasets.known import KNOWN
+from tts.datasets.hub import KNOWN
 from tts.runs.folder import CONFIG, GROUP, STUDY
 from tts.strategies.names import STRATEGY_NAMES
 

@@ -21,7 +21,7 @@ from tts.cli.json_output import plain
 from tts.gateway.database import database_file
 from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.recorder import Recorder
-from tts.lab.study.study_plan import limits_digest
+from tts.lab.study.folder import limits_digest
 from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import Tuned

@@ -9,9 +9,9 @@ from tests.constraints.languages import accepts, drawn, nodes
 
 from tts.base.errors import ConfigError
 from tts.constraints import answer_constraint
-from tts.constraints.answer import require_boxable
 from tts.constraints.regex import parse_regex
 from tts.constraints.regular import Automaton
+from tts.constraints.step_grammar import require_boxable
 from tts.grading import extract_answer
 
 BOX = st.sampled_from([r"\boxed{", r"\fbox{"])

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.constraints.counts import BLOCK, in_blocks
 from tts.constraints.regular import Choice, Ref, Repeat, Seq, literal
+from tts.constraints.step_grammar import BLOCK, in_blocks
 
 
 def counts(node, rules):

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from tests.constraints.languages import LETTERS, accepts, nodes
 
 from tts.base.errors import ConfigError
-from tts.constraints.deterministic import _deterministic, is_plain, rules_of
 from tts.constraints.regex import parse_regex
-from tts.constraints.regular import EMPTY, Automaton
+from tts.constraints.regular import EMPTY, Automaton, _deterministic, is_plain, rules_of
 
 
 def is_read(rules, text):

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tts.datasets import chains, demo
+from tts.datasets import demo
 from tts.datasets.demo import DEMO
 from tts.problem import Problem
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "engines" / "checkpoints"
 
 seeds = st.integers(min_value=0, max_value=2**32)
-operation_counts = st.sampled_from(sorted(n for counts in chains.LEVELS.values() for n in counts))
+operation_counts = st.sampled_from(sorted(n for counts in demo.LEVELS.values() for n in counts))
 
 
 @st.composite
@@ -86,10 +86,10 @@ def evaluate_question(question):
     return evaluate_expression(text)
 
 
-@given(demo_chains(), st.sampled_from(chains.SURFACES), st.data())
+@given(demo_chains(), st.sampled_from(demo.SURFACES), st.data())
 def test_every_wording_says_the_chain_and_is_read_back(chain, surface, data):
-    name, thing = (data.draw(st.sampled_from(each)) for each in (chains.NAMES, chains.THINGS))
-    question = chains.render_question(chain, surface, name, thing)
+    name, thing = (data.draw(st.sampled_from(each)) for each in (demo.NAMES, demo.THINGS))
+    question = demo.render_question(chain, surface, name, thing)
     assert evaluate_question(question) == chain.answer
     assert demo.read_question(question) == chain
     assert demo.why_outside(question) is None
@@ -124,7 +124,7 @@ def test_what_is_outside_is_named(question, why):
 def test_the_examples_are_inside():
     assert all(demo.why_outside(question) is None for question in demo.EXAMPLES)
     ops = (("+", 30), ("/", 6), ("+", 8), ("*", 4), ("-", 11), ("/", 7))
-    assert demo.read_question(demo.EXAMPLE) == chains.Chain(12, ops)
+    assert demo.read_question(demo.EXAMPLE) == demo.Chain(12, ops)
 
 
 @given(seeds)
@@ -139,7 +139,7 @@ def test_answers_are_right_and_problems_held_out(seed):
 def test_values_stay_small_and_levels_follow_operation_counts(chain):
     for value in (*chain.values(), *(operand for _, operand in chain.ops)):
         assert DEMO.lowest <= value <= DEMO.highest
-    assert len(chain.ops) in chains.LEVELS[demo.problem_of(chain).level]
+    assert len(chain.ops) in demo.LEVELS[demo.problem_of(chain).level]
 
 
 def test_levels_are_cycled():
@@ -151,7 +151,7 @@ def test_deterministic_and_a_prefix():
     assert demo.demo_problems(40, seed=3) != demo.demo_problems(40, seed=4)
 
 
-REMAINDERS = chains.ChainTask("tts-remainders", ("+", "-", "*", "%"), lowest=2, highest=60)
+REMAINDERS = demo.ChainTask("tts-remainders", ("+", "-", "*", "%"), lowest=2, highest=60)
 
 
 @given(seeds, st.integers(2, 10))
@@ -159,7 +159,7 @@ def test_chains_of_another_task_have_its_operations_and_values(seed, operations)
     chain = REMAINDERS.sample_chain(random.Random(seed), operations)
     assert {op for op, _ in chain.ops} <= set(REMAINDERS.ops)
     assert all(REMAINDERS.lowest <= value <= REMAINDERS.highest for value in chain.values())
-    assert eval(chains.expression(chain)) == chain.answer, "Python reads % as the question means it"
+    assert eval(demo.expression(chain)) == chain.answer, "Python reads % as the question means it"
 
 
 def test_held_out_chains_of_tasks_are_drawn_apart():
@@ -168,9 +168,9 @@ def test_held_out_chains_of_tasks_are_drawn_apart():
 
 
 def test_a_chain_has_a_key_and_parentheses_only_where_they_are_needed():
-    chain = chains.Chain(37, (("+", 58), ("*", 4), ("-", 96), ("/", 2)))
+    chain = demo.Chain(37, (("+", 58), ("*", 4), ("-", 96), ("/", 2)))
     assert (chain.key, demo.problem_of(chain).answer) == ("37+58*4-96/2", "142")
-    text = chains.render_question(chain, "expression", "", "")
+    text = demo.render_question(chain, "expression", "", "")
     assert text == "Compute ((37 + 58) * 4 - 96) / 2."
 
 
@@ -205,15 +205,15 @@ def test_about_a_tenth_is_held_out():
 
 def test_all_wordings_occur():
     openings = {p.question.split()[0] for p in demo.demo_problems(300, seed=0)}
-    assert openings == {"Compute", "Start", *chains.NAMES}
+    assert openings == {"Compute", "Start", *demo.NAMES}
 
 
 def test_bad_arguments():
     for operations in (0, 1, 11):
         with pytest.raises(ValueError, match="no level"):
-            chains.level_of(operations)
+            demo.level_of(operations)
     with pytest.raises(ValueError, match="not a whole number"):
-        chains.apply("/", 7, 2)
+        demo.apply("/", 7, 2)
 
 
 def solution(chain):
@@ -255,7 +255,7 @@ def test_only_one_token_holds_the_delimiter(tokenizer):
 
 
 @given(demo_chains())
-def test_texts_encode_alike_in_one_go_and_in_pieces(tokenizer, chain: chains.Chain):
+def test_texts_encode_alike_in_one_go_and_in_pieces(tokenizer, chain: demo.Chain):
     question = DEMO.question_of(chain)
     steps = solution(chain)
     space, delimiter = encode(tokenizer, " "), encode(tokenizer, "\n\n")

@@ -9,7 +9,7 @@ import pytest
 
 from tts.base.errors import DatasetError
 from tts.datasets import load
-from tts.datasets.known import KNOWN, cached_file
+from tts.datasets.hub import KNOWN, cached_file
 from tts.datasets.load import load_dataset, load_problems
 
 LINES = (

@@ -26,7 +26,7 @@ from tests.search import driving
 from tts.base.errors import EndpointUnavailable
 from tts.driver import Driver
 from tts.fleet.drivers import event_of
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events

@@ -6,7 +6,7 @@ import pytest
 
 from tts.base.errors import EndpointTimeout
 from tts.endpoints.retry import Heartbeat
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 
 SILENT = "The server has answered nothing for 10 s."
 

@@ -7,7 +7,7 @@ import pytest
 
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, AskedToWait, retried
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 
 
 def attempts_of(failures, *, lasting=0.0, back_at=0.0):

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from tts.base.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
-from tts.constraints.answer import answer_constraint
+from tts.constraints.step_grammar import answer_constraint
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
@@ -41,12 +41,11 @@ from tts.gateway.safety.filters import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
-from tts.lab.study.folder import measurements_file
+from tts.lab.study.folder import limits_digest, measurements_file
 from tts.lab.study.measure import measure
-from tts.lab.study.study_plan import limits_digest
 from tts.lab.study.study_run import finished_study
 from tts.lab.tuning.recorded_requests import recorded_requests
-from tts.lab.tuning.tune_file import read_fits
+from tts.lab.tuning.tune import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare, read_rows

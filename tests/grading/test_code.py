@@ -9,10 +9,14 @@ from tests.build.sandboxes import BUBBLEWRAP, OPEN
 from tts.base.errors import DatasetError
 from tts.build.spec import ExecutionSpec
 from tts.grading import Outcome, Reason
-from tts.grading.code import CodeGrader, ProblemTests
-from tts.grading.code_blocks import extract_code, uses_introspection
-from tts.grading.code_tests import require_tests
-from tts.grading.code_tests import tests_of as code_tests
+from tts.grading.code import (
+    CodeGrader,
+    ProblemTests,
+    extract_code,
+    require_tests,
+    uses_introspection,
+)
+from tts.grading.code import tests_of as code_tests
 
 PROMPT = 'from typing import List\n\n\ndef total(xs: List[int]) -> int:\n    """The sum."""\n'
 HUMANEVAL = {

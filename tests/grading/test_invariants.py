@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec import convert, to_builtins
 from tests.amounts import amount
 
-from tts.grading.equivalence import compare, read
-from tts.grading.invariants import sketch_of
+from tts.grading.equivalence import compare, read, sketch_of
 from tts.grading.sketch import Kind, Parsed, Sketch, are_separated
 
 SYMBOLS = ["x", "y", "a", "e", r"\pi", "ab", r"\text{ab}"]

@@ -8,7 +8,7 @@ from tests.amounts import amount
 from tests.grading.sync import SyncGrader
 
 from tts.grading import canonical
-from tts.grading.notation import readable
+from tts.grading.canonical import readable
 from tts.grading.units import in_one_measure
 
 WIDE = {ord(str(digit)): chr(0xFF10 + digit) for digit in range(10)} | {ord("-"): "－"}

@@ -2,7 +2,7 @@ import pytest
 from tests.grading.sync import SyncGrader
 
 from tts.grading import Reason
-from tts.grading.readings import is_decimal_comma, is_same_choice, may_be_same_time
+from tts.grading.problem_grader import is_decimal_comma, is_same_choice, may_be_same_time
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from tts.grading.screen import is_too_costly
+from tts.grading.problem_grader import is_too_costly
 
 GIANTS = (
     *("9^{9^{9^9}}", "9**9**9**9", "10^{10^{10}}", "2^{1000000000}", r"\frac{9^{50000000}}{7}"),

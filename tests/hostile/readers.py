@@ -26,7 +26,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.weights import Weights
 from tts.datasets.load import load_problems
 from tts.lab.simulation.workload import read_chains
-from tts.lab.tuning.tune_file import RESULT, read_fits
+from tts.lab.tuning.tune import RESULT, read_fits
 from tts.reports.terminal import print_report
 from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.compare import compare, read_rows

@@ -7,7 +7,7 @@ from scripts.training import critique
 from scripts.training.solutions import first_wrong_step, render_final, render_step
 from tests.programs import ROOT
 
-from tts.datasets.chains import Chain
+from tts.datasets.demo import Chain
 
 CHAIN = Chain(37, (("+", 58), ("/", 5), ("*", 4)))
 FIRST, SECOND = render_step(1, "+", 37, 58, 95, "words"), render_step(2, "/", 95, 5, 19)

@@ -9,7 +9,7 @@ from tests.session.endpoints import HangingFrom
 from tts.base.errors import DeadlineExceeded, EndpointTimeout, RunError
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.retry import Heartbeat
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 from tts.problem import Problem
 from tts.reports.figures.run import figures_of, warnings_of
 from tts.reports.figures.work import token_use

@@ -19,7 +19,7 @@ from tts.fleet.drivers import Drivers
 from tts.fleet.engines import Engines
 from tts.fleet.replicas import Attempts, Replicas
 from tts.grading import Outcome, Reason, Verdict
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import RunConfig

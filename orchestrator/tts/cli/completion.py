@@ -12,7 +12,7 @@ from pathlib import Path
 from tts.base import paths
 from tts.base.errors import TtsError
 from tts.base.input_files import is_file
-from tts.datasets.known import KNOWN
+from tts.datasets.hub import KNOWN
 from tts.runs.folder import CONFIG, GROUP, STUDY
 from tts.strategies.names import STRATEGY_NAMES
 

@@ -16,7 +16,7 @@ from tts.base.input_files import read_text
 from tts.base.user_paths import is_folder, is_there
 from tts.base.yaml_text import parse_yaml
 from tts.build.spec import bundled_deployments
-from tts.datasets.known import KNOWN, cached_file
+from tts.datasets.hub import KNOWN, cached_file
 from tts.reports.console import consoles, table
 from tts.strategies.catalog import all_strategies
 from tts.strategies.parameters import default_parameters

@@ -9,11 +9,18 @@ from typing import Any
 import typer
 
 from tts.lab.scoring.calibrate import VerifierMaps, calibrate, calibration_fields
-from tts.lab.scoring.calibration_file import writable_file, write_calibration
 from tts.lab.scoring.findings import findings_of
 from tts.lab.scoring.measurement import Measurement, measure
 from tts.lab.scoring.score_run import Scored, ScoreRequest, ScoringCost, score_chains
-from tts.lab.scoring.tables import BestRow, MeasureRow, best_rows, measure_rows, write_tables
+from tts.lab.scoring.tables import (
+    BestRow,
+    MeasureRow,
+    best_rows,
+    measure_rows,
+    writable_file,
+    write_calibration,
+    write_tables,
+)
 from tts.reports.console import consoles, say
 from tts.reports.measurement import measurement_report, print_measurement, print_rankings
 from tts.reports.progress import Bars

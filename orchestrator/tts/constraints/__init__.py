@@ -1,17 +1,15 @@
 r"""The form of an answer, and the grammar that holds a generator to it. Pure.
 
     regex.py ──┐
-               ├──► regular.py (one kind of tree) ──► answer.py (may it stand in a box?)
-    schema.py ─┘                                  └─► step_grammar.py (EBNF of a step's text)
+               ├──► regular.py (one kind of tree) ──► step_grammar.py (may it stand in a box?
+    schema.py ─┘                                                       EBNF of a step's text)
 
     schema_check.py: schemas of whole outputs, before schema.py or an engine reads them
-    deterministic.py: expressions that could be read in many ways; counts.py: wide repetitions
 
 A regular expression, or a JSON schema without recursion, describes a regular language. It holds for
-what stands in `\boxed{...}`; the text around a box is free. `answer` also puts the
-parts together.
+what stands in `\boxed{...}`; the text around a box is free.
 """
 
-from .answer import AnswerConstraint, answer_constraint
+from .step_grammar import AnswerConstraint, answer_constraint
 
 __all__ = ["AnswerConstraint", "answer_constraint"]

@@ -23,7 +23,6 @@ from typing import Any, NoReturn
 from tts.base.errors import ConfigError
 from tts.base.input_files import Unreadable, parse_json
 
-from .deterministic import is_plain, rules_of
 from .regex import parse_regex
 from .regular import (
     EMPTY,
@@ -36,8 +35,10 @@ from .regular import (
     Seq,
     chars,
     chars_of,
+    is_plain,
     literal,
     optional,
+    rules_of,
     without,
 )
 

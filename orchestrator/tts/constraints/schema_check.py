@@ -17,8 +17,8 @@ from tts.base.errors import ConfigError
 from tts.base.input_files import Unreadable, parse_json
 from tts.engines.generate_request import MAX_GUIDE_BYTES
 
-from .deterministic import is_plain, rules_of
 from .regex import parse_regex
+from .regular import is_plain, rules_of
 from .schema import refuse
 from .step_grammar import whole_grammar
 

@@ -1,4 +1,4 @@
-r"""The grammar that a step obeys: free text in which every box holds an answer. Pure.
+r"""The form of an answer, and the grammar of a step in which every box holds one. Pure.
 
 EBNF as xgrammar reads it, which OpenVINO GenAI, TensorRT-LLM and vLLM carry, and llama.cpp, whose
 names have no underscores. The whole output of a request has to follow it, so it describes the free
@@ -9,18 +9,25 @@ text, too. That text is right-linear: a rule for each place in the words that op
 After `\boxed` and `\fbox` a brace must follow (TeX would take one letter or digit without), and an
 escaped backslash opens nothing, as in `tts.grading.extract`. Each rule but the one before a brace
 may end the output: at the end of the sequence, at a stop word, or at the request's limit.
+
+A box ends at the brace that balances its own, and a step where its delimiter appears. A form that
+allows either in the wrong place is refused, with a text of it that shows why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tts.base.errors import ConfigError
 from tts.engines.generate_request import MAX_GUIDE_BYTES
 from tts.engines.guide_grammar import check_grammar
+from tts.engines.wire import EBNF, Guide
 
-from .counts import in_blocks
-from .regular import Chars, Choice, Node, Ref, Repeat, Seq
+from .regex import parse_regex
+from .regular import TEXT, Automaton, Chars, Choice, Node, Ref, Repeat, Seq, rules_of
+from .schema import parse_schema
 
 BOXES = ("\\boxed", "\\fbox")
 TEXT_RULE = "text"
@@ -180,3 +187,175 @@ def _char(code: int) -> str:
     if code in _SPECIAL or not 0x20 <= code < 0x7F:
         return f"\\U{code:08x}"  # of \\x xgrammar takes all hexadecimal digits that follow
     return chr(code)
+
+
+BLOCK = 32
+"""The widest choice of counts, and the longest sequence, that stays as it is.
+
+xgrammar takes time in the square of a count: 13 s for a text of up to 1,000 characters, 0.2 s for
+the same language in blocks of 32. So it does of the parts of a sequence: 22 s for `a?` 2,000 times,
+and 3 s for each request that uses it; in blocks 4 ms (OpenVINO GenAI 2026.4, a vocabulary of 768).
+"""
+
+
+def in_blocks(rules: Mapping[str, Node]) -> dict[str, Node]:
+    """Rules of the same language without wide repetitions: counts that differ by more than
+    `BLOCK`, and without sequences of more parts than that, of which characters in a row are one.
+    """
+    added: dict[str, Node] = {}
+    names: dict[Node, str] = {}
+
+    def rule(node: Node) -> Ref:
+        if node not in names:
+            names[node] = f"count{len(names) + 1}"
+            added[names[node]] = node
+        return Ref(names[node])
+
+    def of(node: Node) -> Node:
+        if isinstance(node, Seq):
+            parts = list(map(of, node.parts))
+            while sum(not isinstance(part, Chars) for part in parts) > BLOCK:
+                blocks = [parts[start : start + BLOCK] for start in range(0, len(parts), BLOCK)]
+                parts = [rule(Seq(tuple(each))) for each in blocks]
+            return Seq(tuple(parts))
+        if isinstance(node, Choice):
+            return Choice(tuple(map(of, node.options)))
+        if not isinstance(node, Repeat):
+            return node
+        inner = of(node.node)
+        if node.most is None or node.most - node.least <= BLOCK:
+            return Repeat(inner, node.least, node.most)
+        item = inner if isinstance(inner, Ref) else rule(inner)
+        full, rest = divmod(node.most - node.least, BLOCK)
+        block = rule(Repeat(item, BLOCK, BLOCK))
+        wide = Choice(
+            (
+                Seq((Repeat(block, 0, full - 1), rule(Repeat(item, 0, BLOCK - 1)))),
+                Seq((Repeat(block, full, full), rule(Repeat(item, 0, rest)))),
+            )
+        )
+        return Seq((Repeat(item, node.least, node.least), wide)) if node.least else wide
+
+    whole = {name: of(node) for name, node in rules.items()}
+    return {**whole, **added}
+
+
+@dataclass(frozen=True)
+class AnswerConstraint:
+    """The form that every answer of a run has."""
+
+    rules: Mapping[str, Node]
+    _guides: dict[str, Guide] = field(default_factory=dict)
+    """Grammars by the rule in which a text goes on: they are few, and sent many times."""
+
+    def guide(self, before: str = "") -> Guide:
+        """The grammar of the text after `before`, the steps so far.
+
+        Of `before` only what follows its last line break counts.
+        """
+        rule = rule_after(before)
+        if rule not in self._guides:
+            self._guides[rule] = Guide(EBNF, step_grammar(self.rules, rule))
+        return self._guides[rule]
+
+
+@lru_cache(maxsize=64)  # a run sends the same few with every request; some take a while to check
+def answer_constraint(
+    regex: str | None, schema: str | None, delimiter: str
+) -> AnswerConstraint | None:
+    """The constraint of a run: a regular expression, or a JSON schema as text; None without one.
+
+    Raises ConfigError for what is wrong with it, or that a box cannot hold, or that could hold the
+    step `delimiter`.
+    """
+    if regex is None and schema is None:
+        return None
+    if regex is not None and schema is not None:
+        raise ConfigError("answer_regex and answer_schema are both given; only one can hold.")
+    node = parse_regex(regex) if regex is not None else parse_schema(schema or "")
+    require_boxable(Automaton.of(node), delimiter)
+    return AnswerConstraint({"answer": node} if regex is None else rules_of(node, "answer"))
+
+
+MAX_BRACES = 16
+"""Most braces inside each other in an answer."""
+
+
+def require_boxable(automaton: Automaton, delimiter: str) -> None:
+    """Raise ConfigError if some text of the language would not be the answer of its box.
+
+    `delimiter` is the generator's step delimiter.
+    """
+    if (text := _unbalanced(automaton)) is not None:
+        _refuse(
+            text,
+            "its braces do not balance, or it ends in a backslash: the box would end elsewhere",
+            "Braces come in pairs; any text without them is [^{}\\\\ ][^{}\\\\]*.",
+        )
+    if (text := _holding(automaton, BOXES, "")) is not None:
+        _refuse(text, "it opens a box of its own", "Describe what stands in the box alone.")
+    if all(char in TEXT for char in delimiter):
+        texts = [_holding(automaton, (delimiter,), f"{box}{{") for box in BOXES]
+        if (text := next((each for each in texts if each is not None), None)) is not None:
+            _refuse(
+                text,
+                f"the step would end inside of it, at the step delimiter {delimiter!r}",
+                "Describe an answer without it, or change generator.step_delimiter.",
+            )
+    if (text := _blank(automaton)) is not None:
+        _refuse(
+            text,
+            "an empty box is no answer",
+            "Begin with a character other than a space, as [^{}\\\\ ][^{}\\\\]* does.",
+        )
+
+
+def _unbalanced(automaton: Automaton) -> str | None:
+    """A text whose braces, other than escaped ones, do not balance, or that ends escaping."""
+
+    def follow(state: tuple[int, bool], char: str) -> tuple[int, bool] | None:
+        depth, escaped = state
+        if escaped:
+            return depth, False
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        return (depth, char == "\\") if 0 <= depth <= MAX_BRACES else None
+
+    return automaton.find((0, False), follow, lambda state: state != (0, False), "{}\\")
+
+
+def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str | None:
+    """A text that holds one of the words, itself or where it follows `before`."""
+
+    def follow(before: str, char: str) -> str | None:
+        text = before + char
+        if any(word in text for word in words):
+            return None
+        # the longest end with which a word may have begun
+        return next(
+            text[place:]
+            for place in range(len(text) + 1)
+            if any(word.startswith(text[place:]) for word in words)
+        )
+
+    start = ""
+    for char in before:
+        after = follow(start, char)
+        if after is None:
+            return ""
+        start = after
+    return automaton.find(start, follow, lambda state: False, "".join(sorted({*"".join(words)})))
+
+
+def _blank(automaton: Automaton) -> str | None:
+    """A text of nothing but spaces, as the grader strips them."""
+    return automaton.find(
+        True, lambda is_blank, char: is_blank and char == " ", lambda is_blank: is_blank, " "
+    )
+
+
+def _refuse(text: str, why: str, hint: str) -> None:
+    raise ConfigError(
+        f"The form of the answer allows {text!r:.200}, which cannot stand in \\boxed{{...}}: "
+        f"{why}.",
+        hint=hint,
+    )

@@ -4,11 +4,8 @@
 |---|---|
 | load | a dataset by its name or file: `load_dataset`, `load_problems` |
 | options | what is read of a dataset, and the part that is taken: draws by level, shards |
-| known | public datasets that are pinned: where they are, and their files on disk |
-| hub | any other of the Hugging Face hub, by its name |
+| hub | public datasets that are pinned, and any other of the Hugging Face hub, by its name |
 | files, rows | problems of a JSONL, CSV or Parquet file; its rows, and which column is what |
-| code | the rows of code problems, as HumanEval and MBPP have them |
 | answers | what the cell of an answer means: numbers with separators, letters of choices |
-| chains | chains of integer operations, drawn and worded |
 | demo | the generated demo problems; questions that the demo pair understands |
 """

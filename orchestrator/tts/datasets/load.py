@@ -1,7 +1,7 @@
 """Problems by dataset name or from a file.
 
-A name is `demo`, that of a known dataset (`known`), that of a plug-in, or OWNER/NAME on the Hugging
-Face hub (`hub`). The entry point of a plug-in, in the group `tts.datasets`, refers to a function
+A name is `demo`, that of a pinned dataset, that of a plug-in, or OWNER/NAME on the Hugging Face hub
+(both in `hub`). The entry point of a plug-in, in the group `tts.datasets`, refers to a function
 `(limit: int | None, seed: int) -> Iterable[Problem]`.
 """
 
@@ -23,8 +23,7 @@ from tts.problem import Problem, digest_of
 
 from .demo import demo_problems
 from .files import read_files
-from .hub import BRANCH, HubName, folder_files, hub_files
-from .known import KNOWN, known_file
+from .hub import BRANCH, KNOWN, HubName, folder_files, hub_files, known_file
 from .options import DatasetOptions, draw_by_level
 from .rows import Columns
 

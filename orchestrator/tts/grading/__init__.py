@@ -6,20 +6,13 @@
 | module | job |
 |---|---|
 | extract | the answer that a text states: its last box, or what it calls the final answer |
-| canonical | a cheap normal form, of JSON too: equal strings are equal answers |
-| notation | unicode mathematics and numbers, in the LaTeX that math-verify reads |
+| canonical | a cheap normal form, of JSON too: equal strings are equal answers; LaTeX |
 | units | units, money and number bases: answers as quantities |
-| screen | refuses what would only burn a worker (towers, factorials) |
-| readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
-| invariants | sympy objects to sketches; in the worker process only |
-| equivalence | math-verify; imported in the worker process only |
+| equivalence | math-verify, and its formulas as sketches; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.base.worker_process |
 | problem_grader | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
-| groups | groups of equal answers |
-| grader | the public `Grader`: the worker processes, and what they have replied |
-| code_blocks | the code of a completion |
-| code_tests | the tests of a code problem: what they need, and what makes them useless |
+| grader | the public `Grader`: the worker processes, their replies; groups of equal answers |
 | code | answers in code: right if the problem's tests pass |
 | code_harness | the tests and the answer, in two processes of the sandbox |
 | votes | from completions to one answer |
@@ -29,10 +22,8 @@ Model output is hostile input: no text may hang, kill or bloat the run.
 
 from .canonical import canonical, is_integer
 from .extract import boxed_answer, extract_answer, extract_gsm8k_answer
-from .grader import Grader
-from .groups import Equality, group_answers
-from .problem_grader import ProblemGrader
-from .verdict import Outcome, Reason, Verdict
+from .grader import Equality, Grader, group_answers
+from .problem_grader import Outcome, ProblemGrader, Reason, Verdict
 
 __all__ = [
     "Equality",

@@ -1,4 +1,4 @@
-"""Are two answers equal? The public face of grading.
+"""Are two answers equal, and which of many are? The public face of grading.
 
 Shortcuts decide most pairs without leaving the process; the rest goes to worker processes that end
 when they overrun. Whatever an answer contains, a verdict comes back.
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
+from typing import Protocol
 
 from msgspec import convert
 
 from tts.base.owner import Owner
 from tts.base.worker_process import Loss, WorkerLost, WorkerProcess
 
-from .problem_grader import ProblemGrader, Reply
+from .canonical import canonical
+from .problem_grader import Outcome, ProblemGrader, Reason, Reply, Verdict
 from .sketch import Parsed
-from .verdict import Outcome, Reason, Verdict
 
 DEFAULT_CPU_S = 2.0
 DEFAULT_PROBLEM_CPU_S = 30.0
@@ -156,3 +159,66 @@ class Grader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()  # it never yields to the event loop, so it cannot be cancelled half-way
+
+
+_PERCENT_SIGN = re.compile(r"\s*\\?%(?=\W*\Z)")
+
+
+class Equality(Protocol):
+    """Whatever says whether two answers are equal: `Grader`, or a function of the user's own."""
+
+    async def equal(self, prediction: str | None, reference: str) -> Verdict:
+        """Whether `prediction` answers `reference`."""
+
+
+async def group_answers(
+    answers: Sequence[str | None], grader: Equality, form: Callable[[str], str] = canonical
+) -> list[int]:
+    """Group index per answer: equal answers share one, groups count from 0 as they appear.
+
+    Which answers share a group does not depend on their order: answers of one `form` are equal,
+    and the forms join the first group whose representative they equal, the longest form first, for
+    it says most. Those with a percent sign come last, and all are read alike: without the sign if
+    one of them equals another answer so, else as hundredths. None and blanks are no answers and get
+    -1.
+    """
+    texts: dict[str, str] = {}
+    for answer in answers:
+        if answer is not None and answer.strip():
+            key = form(answer)
+            texts[key] = min(answer, texts.get(key, answer), key=lambda text: (len(text), text))
+    order = sorted(texts, key=lambda key: (-len(texts[key]), texts[key]))
+    representatives: list[str] = []
+
+    async def find(answer: str) -> int | None:
+        for group, representative in enumerate(representatives):
+            verdict = await grader.equal(answer, representative)
+            # whether "1,22" has a decimal comma only the author of a reference is taken to know
+            if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
+                return group
+        return None
+
+    group_of: dict[str, int] = {}
+
+    async def join(key: str, answer: str) -> None:
+        group = await find(answer)
+        if group is None:
+            group = len(representatives)
+            representatives.append(answer)
+        group_of[key] = group
+
+    for key in order:
+        if not _PERCENT_SIGN.search(texts[key]):
+            await join(key, texts[key])
+    numbers = {key: _PERCENT_SIGN.sub("", texts[key]) for key in order if key not in group_of}
+    for number in numbers.values():
+        if await find(number) is not None:
+            texts |= numbers
+            break
+    for key in numbers:
+        await join(key, texts[key])
+    index: dict[int, int] = {}
+    return [
+        index.setdefault(group_of[form(answer)], len(index)) if answer and answer.strip() else -1
+        for answer in answers
+    ]

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from .canonical import canonical, trimmed, without_dollars
-from .notation import in_latex, is_prose
+from .canonical import canonical, in_latex, is_prose, trimmed, without_dollars
 
 # Names, size and unit; without a unit, the first name is a dimension of its own.
 _PREFIXES = "k kilo 1e3; M mega 1e6; G giga 1e9; d deci .1; c centi .01; m milli .001"

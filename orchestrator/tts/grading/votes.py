@@ -10,7 +10,10 @@ from itertools import repeat
 
 from tts.search import AnswerForm, Completion, SearchResult, significant
 
-from . import Equality, Grader, Verdict, canonical, extract_answer, group_answers, is_integer
+from .canonical import canonical, is_integer
+from .extract import extract_answer
+from .grader import Equality, Grader, group_answers
+from .problem_grader import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ import altair as alt
 from rich.console import Console
 
 from tts.lab.study.cells import CellRun
-from tts.lab.study.folder import Measurement, run_folder
+from tts.lab.study.folder import Measurement, Study, run_folder
 from tts.lab.study.measure import Findings
-from tts.lab.study.study_plan import Study
 from tts.runs.statistics import interval
 
 from .figures.charts import (

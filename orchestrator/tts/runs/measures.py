@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tts.build.spec import ROLES, Role
-from tts.grading.code_blocks import uses_introspection
+from tts.grading.code import uses_introspection
 from tts.search import NodePath, Stop
 
 from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used

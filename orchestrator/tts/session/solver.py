@@ -22,9 +22,15 @@ from typing import Any, Self
 from tts.base.errors import EndpointTimeout, TtsError
 from tts.fleet.drivers import Drivers
 from tts.grading import Equality
-from tts.grading.code import CodeGrader, ProblemTests, SameText
-from tts.grading.code_blocks import extract_code
-from tts.grading.code_tests import CodeTests, require_tests, tests_of
+from tts.grading.code import (
+    CodeGrader,
+    CodeTests,
+    ProblemTests,
+    SameText,
+    extract_code,
+    require_tests,
+    tests_of,
+)
 from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import (

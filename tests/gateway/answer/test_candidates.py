@@ -19,7 +19,7 @@ from tests.gateway.in_process import (
 )
 
 from tts.endpoints.streaming import NewTokens
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tts.base.errors import DatasetError
-from tts.lab.scoring.labelled_files import first_wrong, read_chains
+from tts.lab.scoring.chains import first_wrong, read_chains
 
 STEPS = ["One.", "Two.", "Three."]
 SHEPHERD = "How many? Step 1: 2 + 2 = 4. {}\nStep 2: 4 - 1 = 3. The answer is: 3 {}"

@@ -11,9 +11,8 @@ from tts.base.errors import DatasetError, FunctionError, RunError
 from tts.build.spec import load_deployment
 from tts.lab.observer import Observer
 from tts.lab.scoring.measurement import measure
-from tts.lab.scoring.run_chains import chains_of_run
 from tts.lab.scoring.score_folder import LOG
-from tts.lab.scoring.score_run import ScoreRequest, score_chains
+from tts.lab.scoring.score_run import ScoreRequest, chains_of_run, score_chains
 from tts.lab.scoring.tables import write_tables
 from tts.prompting import Models
 from tts.session import Session

@@ -22,8 +22,7 @@ from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.streaming import NewTokens
 from tts.engines.simulated import GPUS
 from tts.lab.simulation import fleet
-from tts.lab.simulation.scenario import digest_of, problems, search_of, simulate
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import digest_of, problems, run_virtual, search_of, simulate
 from tts.lab.simulation.workload import (
     QUESTION_TOKENS,
     TraceChain,

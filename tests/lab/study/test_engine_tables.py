@@ -20,18 +20,18 @@ from tts.lab.study.engine_tables import (
     memory_by_split,
     parts,
 )
-from tts.lab.study.folder import StudyConfig
+from tts.lab.study.folder import Study, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
-from tts.lab.study.measure import by_schedule, two_divisions
-from tts.lab.study.speed_tables import (
+from tts.lab.study.measure import (
     ablation,
     accuracy_by_n,
     by_load,
+    by_schedule,
     by_split,
     concurrency,
     same_trees,
+    two_divisions,
 )
-from tts.lab.study.study_plan import Study
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.folder import EVENTS
 from tts.runs.paged_cache import Use, curve_of_uses

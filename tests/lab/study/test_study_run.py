@@ -14,13 +14,21 @@ from tts.build.tokenizer import Tokenizer
 from tts.fleet import connecting
 from tts.lab import campaign as runs
 from tts.lab.observer import Observer
-from tts.lab.study import study_plan, study_run
+from tts.lab.study import folder as study_folder
+from tts.lab.study import study_run
 from tts.lab.study.cells import QUICK, Form
-from tts.lab.study.folder import StudyConfig, create_study, load_file, pilot_folder, run_folder
+from tts.lab.study.folder import (
+    StudyConfig,
+    create_study,
+    limits_digest,
+    load_file,
+    pilot_folder,
+    run_folder,
+    seconds_of,
+)
 from tts.lab.study.kv_memory import divided
 from tts.lab.study.measure import measure
 from tts.lab.study.results import RunResult
-from tts.lab.study.study_plan import limits_digest, seconds_of
 from tts.lab.study.study_run import begun_study, resume_study, run_study
 from tts.reports.study_page import study_report
 from tts.runs.folder import read_json
@@ -212,9 +220,9 @@ def test_a_study_goes_on_with_what_ran_its_engines(study, checkout, server):
 
 def test_engines_without_a_server_are_opened_anew_though_a_server_runs(checkout, monkeypatch):
     spec = load_deployment(checkout / "own.yaml")
-    monkeypatch.setattr(study_plan, "find_server", lambda spec: "unix:/somewhere")
-    assert not study_plan.can_restart(spec)
-    assert study_plan.can_restart(spec.served_by("embedded"))
+    monkeypatch.setattr(study_folder, "find_server", lambda spec: "unix:/somewhere")
+    assert not study_folder.can_restart(spec)
+    assert study_folder.can_restart(spec.served_by("embedded"))
 
 
 def test_a_study_goes_on_from_a_checkout_that_has_moved(study, checkout):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.scenario import run_virtual
 from tts.lab.tuning.analysis import levels
 from tts.lab.tuning.measure import (
     LEAST_ROUNDS,

@@ -11,7 +11,7 @@ from tts.base.errors import RunError
 from tts.engines.simulated import Affine
 from tts.lab.tuning.analysis import analyse
 from tts.lab.tuning.measure import LoadSample, Measured
-from tts.lab.tuning.tune_file import fit_decode, fit_line, fit_prefill, read_fits, to_json
+from tts.lab.tuning.tune import fit_decode, fit_line, fit_prefill, read_fits, to_json
 
 
 @given(st.floats(0, 10), st.floats(0, 10))

@@ -12,9 +12,9 @@ from tts.build.spec import load_deployment
 from tts.lab.study.advice import advise
 from tts.lab.study.cells import BASE, FULL
 from tts.lab.study.engine_tables import memory_by_split
-from tts.lab.study.folder import Measurement, StudyConfig
+from tts.lab.study.folder import Measurement, Study, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
-from tts.lab.study.speed_tables import (
+from tts.lab.study.measure import (
     ablation,
     accuracy_by_n,
     by_load,
@@ -22,7 +22,6 @@ from tts.lab.study.speed_tables import (
     concurrency,
     same_trees,
 )
-from tts.lab.study.study_plan import Study
 from tts.reports.page.of_runs import Report
 from tts.reports.study_page import FIGURES, study_figures
 

@@ -17,9 +17,8 @@ import msgspec
 from tts.base.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.constraints import answer_constraint
-from tts.constraints.deterministic import rules_of
 from tts.constraints.regex import parse_regex
-from tts.constraints.regular import Choice, literal
+from tts.constraints.regular import Choice, literal, rules_of
 from tts.constraints.schema import whole_rules
 from tts.constraints.schema_check import checked_schema, require_light
 from tts.constraints.step_grammar import whole_grammar

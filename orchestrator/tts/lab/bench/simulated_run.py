@@ -30,7 +30,7 @@ from ..simulation.published_pairs import (
 )
 from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import CRITIQUE_SPREAD, Workload, from_traces, lengths, typical
-from ..tuning.tune_file import read_fits
+from ..tuning.tune import read_fits
 
 FEWEST_PROBLEMS = 8
 """Problems of a simulated run, so that one long problem does not decide."""

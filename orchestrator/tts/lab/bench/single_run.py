@@ -18,8 +18,7 @@ from tts.datasets.options import DatasetOptions, Shard
 from tts.datasets.rows import Columns
 from tts.fleet.connecting import require_engines
 from tts.fleet.engines import takes_text
-from tts.grading.code import CodeGrader
-from tts.grading.code_tests import tests_of
+from tts.grading.code import CodeGrader, tests_of
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import FunctionSource, Limits, RunConfig, read_run_config

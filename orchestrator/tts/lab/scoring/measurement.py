@@ -32,9 +32,8 @@ from tts.runs.clustered import (
 )
 from tts.search.thought import Aggregation, aggregate
 
-from .chains import ScoredChain
+from .chains import ScoredChain, first_wrong
 from .first_error import FirstError, find_first_errors
-from .labelled_files import first_wrong
 
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 MOST_LEVELS: Final = 12

@@ -1,15 +1,19 @@
-"""The files of a scoring: a row for each step, estimate, candidate, and problem's best."""
+"""What a scoring writes: rows of steps, estimates, candidates and the best; the calibration."""
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tts.base.errors import ConfigError
 from tts.base.extras import how_to_install
+from tts.build.deployment_edit import require_writable, write_values
+from tts.build.spec import bundled_deployments, deployment_file
 from tts.runs.answers import as_table
 from tts.runs.clustered import Estimate, commonest
 from tts.runs.files import write_whole
@@ -18,6 +22,7 @@ from tts.search import Calibration
 from tts.search.thought import aggregate, significant
 from tts.session import Result
 
+from .calibrate import VerifierMaps, calibration_fields
 from .chains import ScoredChain
 from .measurement import AGGREGATIONS, Measurement
 from .score_run import Scored
@@ -261,3 +266,33 @@ def write_tables(scored: Scored, measurement: Measurement) -> list[str]:
             for name, (of, rows) in tables.items():
                 write_whole(scored.folder / f"{name}.{kind}", table_of(rows, of, kind))
     return list(tables)
+
+
+def writable_file(deployment: str) -> Path:
+    """The file of a deployment that may be changed; raises ConfigError for any other."""
+    file = deployment_file(deployment)
+    if deployment in bundled_deployments():
+        raise ConfigError(
+            f"{deployment} is a bundled deployment, and is not changed.",
+            hint=f"Copy it, set its name and its checkpoint paths, and name the copy: cp {file} .",
+        )
+    require_writable(file)
+    return file
+
+
+def write_calibration(
+    file: Path, scored: Scored, measurement: Measurement, maps: VerifierMaps
+) -> bool:
+    """Set verifier.calibration in a deployment file; False if no map holds. Raises ConfigError."""
+    fields = calibration_fields(measurement, maps)
+    if not fields:
+        return False
+    measured = {
+        "on": scored.source,
+        "problems": measurement.problems,
+        "chains": measurement.chains,
+        "date": datetime.date.today().isoformat(),
+        "verifier": asdict(scored.verifier),
+    }
+    write_values(file, {("verifier", "calibration"): {**fields, "measured": measured}})
+    return True

@@ -7,5 +7,4 @@ docs/explanation/simulation.md.
 | fleet | servers, the GPUs that they are on, the endpoints and the router in front of them |
 | published_pairs | pairs of published models; the shapes of a deployment's |
 | workload | what simulated engines answer |
-| virtual_time | an event loop that never sleeps |
 """

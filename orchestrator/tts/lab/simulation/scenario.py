@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import selectors
 import time
+from asyncio import Runner
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Any, TypeVar
 
 from tts.build.spec import Deployment, Role
 from tts.driver import Driver, EndedRequest, Record, Started, Submission, UsedGuess, policy_of
@@ -27,7 +30,6 @@ from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
 from .fleet import Fleet, SimulatedGenerator, SimulatedPair, SimulatedVerifier, fleet_of, router_of
-from .virtual_time import run_virtual
 from .workload import question, simulated_models
 
 
@@ -238,3 +240,38 @@ def _waiting(requests: Sequence[EndedRequest]) -> float:
         present += span * len({each.work.node for each in members})
         own += sum(each.ended_at - each.sent_at for each in members)
     return 1 - own / present if present else 0.0
+
+
+T = TypeVar("T")
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` on virtual time, which begins at 0."""
+    with Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """The loop; `time()` is virtual seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._jumps = _Jumps()
+        super().__init__(self._jumps)
+
+    def time(self) -> float:
+        """See AbstractEventLoop."""
+        return self._jumps.now
+
+
+class _Jumps(selectors.SelectSelector):
+    """Asked to wait for input or a timeout, it lets the time pass at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("nothing will ever happen: no timer is set and no task is ready")
+        self.now += max(0.0, timeout)
+        return []

@@ -28,28 +28,25 @@ from ..campaign import Campaign, resumable
 from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
-from ..tuning.tune import measure_engines, read_requests
-from ..tuning.tune_file import to_json
+from ..tuning.tune import measure_engines, read_requests, to_json
 from .cells import RESTART_S, Cell, CellRun, Form, seconds_left, starts
 from .folder import (
+    Study,
     StudyConfig,
+    can_restart,
     create_study,
+    is_finished,
+    limits_digest,
     load_file,
+    open_study,
     pilot_folder,
     read_study,
+    remaining_of,
     run_folder,
+    seconds_of,
     write,
 )
 from .kv_memory import deployment_of
-from .study_plan import (
-    Study,
-    can_restart,
-    is_finished,
-    limits_digest,
-    open_study,
-    remaining_of,
-    seconds_of,
-)
 
 PILOT_PROBLEMS = 4
 

@@ -2,9 +2,8 @@
 
 | module | job |
 |---|---|
-| tune | the whole of it: record a run if none is given, measure, propose budgets, keep the result |
+| tune | the whole of it: record a run if none is given, measure, propose budgets; tune.json |
 | recorded_requests | requests of a run, rebuilt from its log; each engine under load by them |
 | measure | closed loops at several loads, in rounds |
 | analysis | from samples to a saturation point and a budget |
-| tune_file | tune.json, and a step time fitted to it, for `tts simulate` |
 """
