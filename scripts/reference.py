@@ -57,6 +57,7 @@ Rows = list[list[str]]
 _WRITTEN = "<!-- Written by `scripts/run reference`; do not edit. -->"
 _SCHEMA = "json-output.schema.json"
 _OPTION = re.compile(r"^\* `-.*$", re.M)
+_USAGE = re.compile(r"^```text\n.*?^```$", re.M | re.S)
 _BRIEF = 12
 """An option of up to so many words is repeated by each command that has it."""
 _UNBOUNDED = 10**5
@@ -102,9 +103,9 @@ def _refer(text: str, common: set[str]) -> str:
     names = [f"`{_name(line)}`" for line in _OPTION.findall(text) if line in common]
     kept = [line for line in text.split("\n") if line not in common]
     if names:
-        last = max(i for i, line in enumerate(kept) if line.startswith(("* ", "**Options")))
+        last = max(i for i, line in enumerate(kept) if line.startswith(("* ", "```")))
         line = f"* {', '.join(names)}: [as for other commands](#options-of-several-commands)"
-        kept.insert(last + 1 if kept[last].startswith("* ") else last + 2, line)
+        kept[last + 1 : last + 1] = [line] if kept[last].startswith("* ") else ["", line]
     return "\n".join(kept)
 
 
@@ -123,14 +124,20 @@ def _commands(name: str, command: Any) -> Iterator[str]:
         r"\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n",
     ):
         page = re.sub(f"^{repeated}", "", page, flags=re.M)
-    page = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n(?!\*)", "", page, flags=re.M)
+    page = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n", "", page, flags=re.M)
+    page = re.sub(
+        r"^(\* `[^`<]*?) <(str|path|int|float|int range|float range|list.*?)>`",
+        r"\1`",
+        page,
+        flags=re.M,
+    )
     page = page.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
     page = re.sub(r"(?<=\w)\[(?=:)", r"\[", page)  # would begin a link
     page = re.sub(r"^## `(.*)`$", r"### \1", page, flags=re.M)
     head, _, examples = page.partition("Examples:\n")
-    if examples:
+    if examples:  # they stand in the place of the usage
         lines = [line.strip() for line in examples.strip().splitlines()]
-        head += "\n".join(["Examples:", "", "```text", *lines, "```"])
+        head = _USAGE.sub(lambda _: "\n".join(["```text", *lines, "```"]), head)
     yield _linked(re.sub(r"\n{3,}", "\n\n", head)).strip()
     for called, sub in getattr(command, "commands", {}).items():
         if not sub.hidden:
@@ -260,8 +267,8 @@ def _either(words: Iterable[str]) -> str:
 
 def json_output() -> list[str]:
     """What commands print with --json, in words; the schema says the rest."""
-    rows = [
-        [f"`{command}`", "an array of these: " * (kind is not document) + _about(kind)]
+    lines = [
+        f"* `{command}`: " + "an array of these: " * (kind is not document) + _about(kind)
         for command, document in DOCUMENTS.items()
         for kind in [document, *get_args(document)][-1:]
     ]
@@ -274,7 +281,7 @@ def json_output() -> list[str]:
         f"[{_SCHEMA}]({_SCHEMA}) is the JSON Schema of every document, with a description of "
         "each field: that of `tts solve` is at `documents`, `tts solve`; that of an error at "
         "`error`.",
-        _table(["command", "document"], rows),
+        "\n".join(lines),
     ]
 
 
