@@ -146,16 +146,16 @@ def _commands(name: str, command: Any) -> Iterator[str]:
 
 _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ("The file", "", (Deployment,)),
-    ("generator", "The model that writes steps.", (GeneratorSpec,)),
-    ("verifier", "The process reward model that scores steps.", (VerifierSpec,)),
+    ("generator", "", (GeneratorSpec,)),
+    ("verifier", "", (VerifierSpec,)),
     (
         "verifier, a Python function",
-        "A section with `function` stands for no model: nothing is built or served for it.",
+        "Nothing is built or served for it.",
         (VerifierFunction,),
     ),
     (
         "verifier, a program",
-        "A section with `command` stands for no model: nothing is built or served for it.",
+        "Nothing is built or served for it.",
         (VerifierCommand,),
     ),
     ("execution", "", (ExecutionSpec,)),
@@ -167,9 +167,8 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ),
     (
         "generator and verifier, started",
-        "A section whose target is vllm, sglang, llama.cpp or trtllm-serve, its own or that of the "
-        "file: a server that is started for the deployment. `tts plan` sizes it, and prints its "
-        "command line.",
+        "A section of target vllm, sglang, llama.cpp or trtllm-serve. `tts plan` sizes the server, "
+        "and prints its command line.",
         (StartedSpec,),
     ),
     (
@@ -186,7 +185,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
     ("verifier.calibration.measured", "", (MeasuredOn,)),
     ("verifier.critique", "", (CritiqueSpec,)),
     ("verifier.critique.verdict", "", (VerdictSpec,)),
-    ("verifier.template", "", (Template,)),
+    ("verifier.template", inspect.getdoc(Template) or "", (Template,)),
     ("server", "", (ServerSpec,)),
     ("tensorrt", "", (TensorRTSpec,)),
 )
@@ -205,7 +204,7 @@ def deployment_file() -> str:
     kinds = (EngineSpec, StartedSpec, RemoteSpec)
     common = {name for each in (*kinds, RoleSpec) for name in each.model_fields}
     for heading, text, models in _SECTIONS:
-        parts += [f"## {heading}", text or _line(inspect.getdoc(models[0]) or "")]
+        parts += [f"## {heading}", *filter(None, [_line(text)])]
         lines: dict[str, str] = {}
         for model in models:
             schema = model.model_json_schema()
@@ -267,11 +266,8 @@ def _either(words: Iterable[str]) -> str:
 
 def json_output() -> list[str]:
     """What commands print with --json, in words; the schema says the rest."""
-    lines = [
-        f"* `{command}`: " + "an array of these: " * (kind is not document) + _about(kind)
-        for command, document in DOCUMENTS.items()
-        for kind in [document, *get_args(document)][-1:]
-    ]
+    lists = [f"`{command}`" for command, document in DOCUMENTS.items() if get_args(document)]
+    others = [f"`{command}`" for command, document in DOCUMENTS.items() if not get_args(document)]
     return [
         "## JSON output",
         "With `--json` a command prints one JSON document on stdout and everything else on "
@@ -281,7 +277,7 @@ def json_output() -> list[str]:
         f"[{_SCHEMA}]({_SCHEMA}) is the JSON Schema of every document, with a description of "
         "each field: that of `tts solve` is at `documents`, `tts solve`; that of an error at "
         "`error`.",
-        "\n".join(lines),
+        f"One document: {', '.join(others)}. An array of them: {', '.join(lists)}.",
     ]
 
 
