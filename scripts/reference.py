@@ -49,6 +49,7 @@ from tts.build.spec.generator import ThinkingSpec
 from tts.build.spec.section import field_doc
 from tts.cli import app, ending
 from tts.cli.documents import DOCUMENTS, ERROR
+from tts.strategies.names import STRATEGY_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -119,6 +120,7 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     context = Context(command, info_name=name)
     page = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
     page = html.unescape(page.partition("**Commands**")[0])
+    page = page.replace(", ".join(STRATEGY_NAMES), "A [strategy](strategies.md)")
     for repeated in (  # of every command, or said above
         r"\* `(-h, --help|--help|--json)`.*\n",
         r"\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n",
@@ -198,8 +200,8 @@ def deployment_file() -> str:
         _WRITTEN,
         "One YAML file describes a deployment: both models, their batching limits and the server. "
         "Relative paths start at the file. `tts init` writes one for your models; "
-        "`tts lint DEPLOYMENT` checks it. Sizes are in tokens unless the description says "
-        "otherwise. An unknown field is an error.",
+        "`tts lint DEPLOYMENT` checks it. Brackets hold a field's type and default. Sizes are in "
+        "tokens unless the description says otherwise. An unknown field is an error.",
     ]
     kinds = (EngineSpec, StartedSpec, RemoteSpec)
     common = {name for each in (*kinds, RoleSpec) for name in each.model_fields}
@@ -230,7 +232,7 @@ def _default(field: dict[str, Any]) -> str:
     """A default as a file would say it; nothing where leaving it out says it best."""
     value = field.get("default")
     unsaid = value in (None, [], {}) or isinstance(value, dict)
-    return "" if unsaid else f"default `{json.dumps(value)}`"
+    return "" if unsaid else f"`{json.dumps(value)}`"
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -252,10 +254,10 @@ def _type(schema: dict[str, Any]) -> str:
     kind = names.get(schema.get("type"), schema.get("type", ""))
     low, high = schema.get("minimum"), schema.get("maximum", _UNBOUNDED)
     if "exclusiveMinimum" in schema:
-        kind += f" above {schema['exclusiveMinimum']:g}"
+        kind += f" > {schema['exclusiveMinimum']:g}"
     if high < _UNBOUNDED:
-        return f"{kind}, {'at most' if low is None else f'{low:,} to'} {high:,}"
-    return kind if low is None else f"{kind}, at least {low:,}"
+        return f"{kind} {'≤' if low is None else f'{low:,}..'}{high:,}"
+    return kind if low is None else f"{kind} ≥{low:,}"
 
 
 def _either(words: Iterable[str]) -> str:
