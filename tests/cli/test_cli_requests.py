@@ -1,9 +1,11 @@
 """`tts gateway requests`: the requests that a gateway has kept, as a table and as lines."""
 
+import io
 import json
 import time
 
 import pytest
+from rich.console import Console
 from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
@@ -26,7 +28,7 @@ def kept():
         record.model, record.outcome, record.status, record.key = model, outcome, 200, key.id
         record.t1 = record.t2 = record.t0 + 0.001
         record.t3 = record.t4 = record.t5 = record.t0 + 0.5
-        record.prompt, record.answer_tokens = PROMPT, 1234
+        record.prompt, record.answer_tokens, record.client = PROMPT, 1234, "192.0.2.7"
         ids.append(record.id)
         recorder.end(record)
         recorder.end(recorder.begin("/page/"))
@@ -41,12 +43,29 @@ def rows(*options):
 
 def test_the_table_shows_the_latest_requests(kept):
     shown = tts("gateway", "requests").out
-    assert all(each in shown for each in kept)
-    assert "1,234" in shown
-    assert "1.00" in shown  # ms of the gateway
-    assert shown.count("team-a") == 3
-    assert "search" not in shown  # a column without a number
+    assert shown.count("1,234") == shown.count("team-a") == shown.count("192.0.2.7") == 3
+    assert "verifier" not in shown  # a column without a number
     assert "/page/" not in shown
+
+
+def test_the_table_is_whole_at_100_columns(monkeypatch):
+    recorder = Recorder(Ledger(database_file()))
+    record = recorder.begin("/v1/chat/completions")
+    record.model, record.key, record.client = (
+        "demo:beam-search",
+        "an-id",
+        "2001:db8:85a3::8a2e:7334",
+    )
+    record.outcome, record.status, record.t6 = "cancelled", 200, record.t0 + 123.4
+    record.prompt_tokens = record.answer_tokens = record.verifier_tokens = 1_234_567
+    recorder.end(record)
+    recorder.close()
+    out = io.StringIO()
+    monkeypatch.setattr("tts.cli.gateway_records.consoles", lambda: [Console(file=out, width=100)])
+    assert tts("gateway", "requests").code == 0
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[-1] for line in lines if "1,234,567" in line] == ["123.40"]
 
 
 def test_json_lines_hold_every_field(kept):

@@ -71,7 +71,8 @@ def test_a_gateway_is_drained_when_its_last_request_has_ended():
         return scene.said, [request.result() for request in requests]
 
     said, ended = played(go)
-    assert said == ["Draining: 2 requests in flight, for at most 60 s"]
+    end = "Drained: no request is left; the gateway ends"
+    assert said == ["Draining: 2 requests left, for at most 60 s", end]
     assert ended == ["answered", "answered"]
 
 

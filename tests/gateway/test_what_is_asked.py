@@ -22,7 +22,7 @@ from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MAX_MESSAGE, MAX_QUOTE
 from tts.gateway.safety.filters import FilterChain
-from tts.gateway.safety.limits import KeyLimits
+from tts.gateway.safety.limits import WRONG_KEYS_PER_MINUTE, KeyLimits
 from tts.prompting import Models
 from tts.search import quantise
 from tts.session import AsyncSession, Session
@@ -254,6 +254,17 @@ def test_a_key_that_is_missing_or_wrong_is_a_status_of_its_own(ask):
     for (status, answer), said in zip(found, ("is needed", "is not valid"), strict=True):
         assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
         assert said in answer["error"]["message"]
+
+
+def test_wrong_keys_from_an_address_are_refused_after_some_and_right_ones_are_not(ask):
+    right = key_ring()
+    keyring = SimpleNamespace(
+        required=True, find=lambda secret: right.find(secret) if secret == "k" else None
+    )
+    tokens, wrong = ("/tokenize", {"prompt": "1"}), {"authorization": "Bearer wrong"}
+    found = ask(*[(*tokens, wrong)] * (WRONG_KEYS_PER_MINUTE + 1), (*tokens, KEY), keyring=keyring)
+    assert [status for status, _ in found] == [*[401] * WRONG_KEYS_PER_MINUTE, 429, 200]
+    assert found[-2][1]["error"]["code"] == "too_many_wrong_keys"
 
 
 def test_a_body_may_have_four_mebibytes(ask):

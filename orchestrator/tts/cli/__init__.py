@@ -26,7 +26,7 @@ _BUILD, _SEARCH, _LOOK, _STUDY, _HELP = (
 
 _KEYS = CommandGroup.of(
     "keys",
-    "Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
+    "Make, list, change, rotate and revoke the API keys of gateways (docs/guides/gateway.md).",
     Command(
         "create",
         "gateway:CreateKey",
@@ -37,7 +37,21 @@ _KEYS = CommandGroup.of(
         "list",
         "gateway:ListKeys",
         "gateway_records:list_keys",
-        "List keys with their limits, and who made and revoked them; the keys are not known.",
+        "List keys with limits, last use, and who made them; the keys themselves are not known.",
+    ),
+    Command(
+        "set",
+        "gateway:SetKey",
+        "gateway_records:change",
+        "Change limits, models, expiry or note of a key; what is not named stays.",
+        "tts gateway keys set alice --tokens-per-day 500000 --expires never",
+    ),
+    Command(
+        "rotate",
+        "gateway:RotateKey",
+        "gateway_records:rotate",
+        "Give a key a new secret and print it, this once; name, limits and use stay.",
+        "tts gateway keys rotate alice --grace 24h",
     ),
     Command(
         "revoke",
@@ -74,6 +88,13 @@ _GATEWAY = WithDefault.of(
         "Add up the requests and tokens of each API key; days are UTC.",
         "tts gateway usage",
         "tts gateway usage --since 2026-11-01 --by day --by key",
+    ),
+    Command(
+        "backup",
+        "gateway:Backup",
+        "gateway_records:backup",
+        "Copy keys, usage and requests into a new file, also while gateways run.",
+        "tts gateway backup gateway-2026-11-29.db",
     ),
     _KEYS,
     panel=_BUILD,

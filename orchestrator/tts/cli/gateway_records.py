@@ -1,4 +1,4 @@
-"""What gateways keep of this user: `tts gateway keys`, `requests` and `usage`."""
+"""What gateways keep of this user: `tts gateway keys`, `requests`, `usage` and `backup`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import compress
+from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
 
+from tts.gateway.database import backup as copy_database
 from tts.gateway.database import database_file
 from tts.gateway.observability.record import ServedRequest, as_json_lines, read_requests
-from tts.gateway.safety.keys import ApiKey, KeyStore
+from tts.gateway.safety.keys import ApiKey, KeyStore, read_secret
 from tts.gateway.safety.limits import KeyLimits
 from tts.gateway.safety.usage import COUNTS, read_usage, totals
 from tts.reports.console import Sheet, consoles, say, table
 
 from .json_output import print_json
-from .options.gateway import DAY, By, CreateKey, ListKeys, Requests, RevokeKey, Usage
+from .options.gateway import (
+    DAY,
+    Backup,
+    By,
+    CreateKey,
+    ListKeys,
+    Requests,
+    RevokeKey,
+    RotateKey,
+    SetKey,
+    Usage,
+)
+
+_LIMITS = tuple(field.name for field in fields(KeyLimits))
 
 
 class LoggedRequest(ServedRequest, kw_only=True):
@@ -42,22 +58,57 @@ class LoggedRequest(ServedRequest, kw_only=True):
 
 def create(options: CreateKey) -> None:
     """Run `tts gateway keys create`."""
-    limits = KeyLimits(
-        options.requests_per_minute,
-        options.tokens_per_minute,
-        options.concurrent_searches,
-        options.tokens_per_day,
-        options.tokens_per_month,
-    )
-    ends = None if options.expires is None else _end(options.expires, time.time())
+    limits = {name: getattr(options, name) or None for name in _LIMITS}
     key, record = _store().create(
-        options.name, limits, expires=ends, models=tuple(options.model or ())
+        options.name,
+        KeyLimits(**limits),
+        expires=_end(options.expires, time.time()),
+        models=tuple(options.model or ()),
+        note=options.note or None,
+        secret=read_secret(options.key_file) if options.key_file else None,
     )
-    typer.echo(key)
-    say(
-        f"Key {record.id} ({options.name}). It is not kept and cannot be shown again: store it now."
-    )
+    _print_key(key, record, options.key_file)
     say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
+
+
+def change(options: SetKey) -> None:
+    """Run `tts gateway keys set`."""
+    limits = {name: getattr(options, name) for name in _LIMITS}
+    changes: dict[str, Any] = {name: n or None for name, n in limits.items() if n is not None}
+    if options.expires is not None:
+        changes["expires"] = _end(options.expires, time.time())
+    if options.model:
+        changes["models"] = options.model
+    if options.note is not None:
+        changes["note"] = options.note or None
+    if not changes:
+        raise typer.BadParameter("name what to change, such as --tokens-per-day", param_hint="KEY")
+    record = _store().change(options.key, **changes)
+    say(f"Key {record.id} ({record.name}) is changed. Gateways that run see it within 0.2 s.")
+
+
+def rotate(options: RotateKey) -> None:
+    """Run `tts gateway keys rotate`."""
+    grace_s = 0.0 if options.grace == "0" else _duration_s(options.grace)
+    if grace_s is None:
+        raise typer.BadParameter(
+            f"{options.grace!r:.40} is neither 0, 7d nor 12h", param_hint="--grace"
+        )
+    secret = read_secret(options.key_file) if options.key_file else None
+    key, record = _store().rotate(options.key, grace_s=grace_s, secret=secret)
+    _print_key(key, record, options.key_file)
+    end = f"stays valid until {_local(time.time() + grace_s)}" if grace_s else "is refused"
+    say(f"The one before {end}.")
+
+
+def _print_key(key: str, record: ApiKey, file: Path | None) -> None:
+    """Print a new key, unless it came from a file."""
+    what = f"Key {record.id} ({record.name})"
+    if file:
+        say(f"{what} is that of {file}.")
+        return
+    typer.echo(key)
+    say(f"{what}. It is not kept and cannot be shown again: store it now.")
 
 
 def list_keys(options: ListKeys) -> None:
@@ -69,7 +120,7 @@ def list_keys(options: ListKeys) -> None:
     if not keys:
         say("There are no keys yet: tts gateway keys create NAME")
         return
-    listed = table("id", "name", "created", "limits", "models", "state")
+    listed = table("id", "name", "created", "limits", "models", "last use", "state")
     for key in keys:
         listed.add_row(*_key_row(key))
     consoles()[0].print(Sheet(listed, keys=2))
@@ -87,47 +138,61 @@ def _store() -> KeyStore:
 
 def _key_row(key: ApiKey) -> list[str]:
     limits = [
-        f"{value:,} {field.name.replace('_', ' ')}"
-        for field in fields(key.limits)
-        if (value := getattr(key.limits, field.name)) is not None
+        f"{value:,} {name.replace('_', ' ')}"
+        for name in _LIMITS
+        if (value := getattr(key.limits, name)) is not None
     ]
     return [
         key.id,
-        escape(key.name),
-        f"{_local(key.created)}{_by(key.created_by)}",
+        escape("\n".join(filter(None, (key.name, key.note)))),
+        _times(("", key.created, key.created_by), ("rotated ", key.rotated, key.rotated_by)),
         "\n".join(limits) or "-",
         escape("\n".join(key.models)) or "all",
+        _times(("", key.last_used, None)) + (f"\n{key.last_client}" if key.last_client else ""),
         _state(key),
     ]
 
 
 def _state(key: ApiKey) -> str:
     if key.revoked is not None:
-        return f"revoked {_local(key.revoked)}{_by(key.revoked_by)}"
+        return _times(("revoked ", key.revoked, key.revoked_by))
     if key.expires is None:
         return "valid"
     expired = key.expires <= time.time()
     return f"{'expired' if expired else 'valid until'} {_local(key.expires)}"
 
 
-def _by(user: str | None) -> str:
-    return "" if user is None else f"\nby {escape(user)}"
+def _times(*events: tuple[str, float | None, str | None]) -> str:
+    """When each of some events was and, below it, which user did it; a dash for none."""
+    lines = []
+    for what, when, user in events:
+        if when is not None:
+            lines += [f"{what}{_local(when)}", *([f"by {escape(user)}"] if user else [])]
+    return "\n".join(lines) or "-"
 
 
-def _end(when: str, now: float) -> float:
+def _end(when: str | None, now: float) -> float | None:
     """The Unix time that `30d`, `12h` or a day (to its end, UTC) names; raises BadParameter."""
-    if match := re.fullmatch(r"([1-9][0-9]{0,4})([dh])", when):
-        return now + int(match[1]) * {"d": 86_400, "h": 3_600}[match[2]]
+    if when is None or when == "never":
+        return None
+    if (seconds := _duration_s(when)) is not None:
+        return now + seconds
     try:
         day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         raise typer.BadParameter(
-            f"{when!r:.40} is neither 30d, 12h nor a day such as 2027-01-31",
+            f"{when!r:.40} is neither 30d, 12h, a day such as 2027-01-31, nor never",
             param_hint="--expires",
         ) from None
     if (ends := day.timestamp() + 86_400) <= now:
         raise typer.BadParameter(f"{when} is over", param_hint="--expires")
     return ends
+
+
+def _duration_s(text: str) -> float | None:
+    """The seconds of a text such as `30d` or `12h`; None for others."""
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([dh])", text)
+    return int(match[1]) * {"d": 86_400.0, "h": 3_600.0}[match[2]] if match else None
 
 
 def _local(unix: float) -> str:
@@ -179,46 +244,41 @@ def _time(text: str | None, now: float, option: str) -> float | None:
         ) from None
 
 
+_WORDS = ("time", "model", "outcome", "key", "client")
+_NUMBERS = ("prompt\ntokens", "output\ntokens", "verifier\ntokens", "seconds")
+
+
 def _table(records: Iterable[ServedRequest], names: Mapping[str, str]) -> RenderableType:
-    """The columns that have anything to say; `names` are those of the keys, by their ids."""
-    words = ["time", "id", "model", "outcome", "key", "client", "replica"]
-    tokens = [f"{kind}\ntokens" for kind in ("prompt", "answer", "search", "verifier")]
-    times = ["gateway\nms", "first\nbyte s", "last\nbyte s"]
+    """One table at any width, of the columns that have anything to say; long words are folded.
+
+    `names` are those of the keys, by their ids. Ids, servers and stages are in the JSON lines.
+    """
     rows = [_request_row(record, names) for record in records]
-    filled = [
-        any(row[place] != "-" for row in rows) for place in range(len(words + tokens + times))
-    ]
-    sheet = table(
-        *compress(words, filled), right=list(compress(tokens + times, filled[len(words) :]))
-    )
+    if len({row[0][:5] for row in rows} | {time.strftime("%m-%d")}) == 1:
+        rows = [[row[0][6:], *row[1:]] for row in rows]  # all of today
+    filled = [any(row[place] != "-" for row in rows) for place in range(len(_WORDS + _NUMBERS))]
+    numbers = list(compress(_NUMBERS, filled[len(_WORDS) :]))
+    sheet = table(*compress(_WORDS, filled), right=numbers)
+    sheet.padding = 0, 1, 0, 0
+    for column in sheet.columns[1 : len(sheet.columns) - len(numbers)]:
+        column.no_wrap, column.overflow = False, "fold"
     for row in rows:
         sheet.add_row(*compress(row, filled))
-    return Sheet(sheet, keys=2)
+    return sheet
 
 
 def _request_row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:
-    own = record.own_latency_s()
     outcome = record.outcome if record.outcome == "ok" else f"{record.outcome} {record.status}"
+    output = record.answer_tokens + record.search_tokens
+    tokens = record.prompt_tokens, output, record.verifier_tokens
     return [
         time.strftime("%m-%d %H:%M:%S", time.localtime(record.time)),
-        record.id,
         escape(record.model) or record.endpoint,
         outcome,
         escape(names.get(record.key or "", record.key or "-")),
         escape(record.client or "-"),
-        escape(record.replica or "-"),
-        *(
-            f"{tokens:,}" if tokens else "-"
-            for tokens in (
-                record.prompt_tokens,
-                record.answer_tokens,
-                record.search_tokens,
-                record.verifier_tokens,
-            )
-        ),
-        "-" if own is None else f"{own * 1000:.2f}",
-        "-" if record.t5 is None else f"{record.t5:.3f}",
-        "-" if record.t6 is None else f"{record.t6:.3f}",
+        *(f"{count:,}" if count else "-" for count in tokens),
+        "-" if record.t6 is None else f"{record.t6:.2f}",
     ]
 
 
@@ -246,3 +306,9 @@ def _shown(kind: str, value: str, names: dict[str, str]) -> str:
     if kind == "key" and value:
         return escape(f"{names.get(value, '?')} ({value})")
     return escape(value) or "-"
+
+
+def backup(options: Backup) -> None:
+    """Run `tts gateway backup`."""
+    copy_database(database_file(), options.file)
+    say(f"{database_file()} is copied to {options.file}, which only you may read.")

@@ -88,8 +88,8 @@ class App:
         record = service.recorder.begin(path if path in self.routes else "other")
         exchange = Exchange(scope, receive, send, record, ID_PREFIXES.get(path, "req-"))
         record.trace_parent = exchange.header(b"traceparent")
-        if service.settings.keep_addresses and scope.get("client"):
-            record.client = scope["client"][0]
+        if service.settings.keep_addresses:
+            record.client = exchange.client or None
         # a gateway that drains answers probes, but waits for none
         running = nullcontext() if path in PROBES else service.drain.running(record)
         with running, closing(exchange):

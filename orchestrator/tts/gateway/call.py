@@ -141,6 +141,7 @@ def authenticate(service: Service, exchange: Exchange) -> None:
         message = f"The API key {key.id} has expired."
     elif secret:
         message = "The API key is not valid."
+        _require(service.limiter.reject(exchange.client, time.monotonic_ns()), exchange)
     headers = {"www-authenticate": "Bearer"}
     raise ApiError(401, message, code="invalid_api_key", headers=headers)
 

@@ -10,6 +10,7 @@ itself alone. So the files are asked for by name, here and everywhere, and never
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -35,13 +36,18 @@ CREATE TABLE IF NOT EXISTS keys (
     tokens_per_day INTEGER,
     tokens_per_month INTEGER,
     expires REAL,
-    models TEXT,
-    created_by TEXT,
-    revoked_by TEXT
+    models TEXT
 )
 """
-_ADDED = {"keys": ("created_by", "revoked_by"), "requests": ("client",)}
-"""Columns that a file of an earlier version lacks, all of them texts."""
+_ADDED = {
+    "keys": {
+        **dict.fromkeys(("created_by", "revoked_by", "rotated_by", "note", "last_client"), "TEXT"),
+        **dict.fromkeys(("rotated", "old_expires", "last_used"), "REAL"),
+        "old_sha256": "BLOB",
+    },
+    "requests": {"client": "TEXT"},
+}
+"""Columns that a file of 0.2.0 lacks."""
 
 
 class DatabaseUnusable(ConfigError):
@@ -64,26 +70,36 @@ def connected(file: Path, *tables: str) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         for table in (_KEYS, *tables):
             connection.execute(table)
-        for table, columns in _ADDED.items():
-            there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-            for column in columns if there else ():
-                if column not in there:
-                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
-        _take_over(connection, file.with_name("keys.db"))
+        if any(_lacking(connection)):
+            with transaction(connection):  # other programs upgrade it as well
+                for table, column, kind in list(_lacking(connection)):
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _take_over(connection: sqlite3.Connection, old: Path) -> None:
-    """Have the keys that an earlier version kept in a file of their own."""
-    if not old.exists() or connection.execute("SELECT 1 FROM keys").fetchone():
-        return
-    connection.execute("ATTACH ? AS old", (str(old),))
-    names = ", ".join(row[1] for row in connection.execute("PRAGMA old.table_info(keys)"))
-    connection.execute(f"INSERT INTO keys ({names}) SELECT {names} FROM old.keys")
-    connection.execute("DETACH old")
+def _lacking(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
+    """Table, name and type of each column that this version has and the file has not."""
+    for table, columns in _ADDED.items():
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for column, kind in columns.items() if there else ():
+            if column not in there:
+                yield table, column, kind
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that nobody else writes in: all of it is kept, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 @contextmanager
@@ -94,6 +110,28 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
             yield connection
     except (OSError, sqlite3.Error) as error:
         raise unusable(file, error) from error
+
+
+def backup(file: Path, to: Path) -> None:
+    """Copy a database, also while gateways use it, into a new file that its owner alone may read.
+
+    Raises ConfigError if there is nothing to copy, or `to` cannot be made or is there already.
+    """
+    if not file.exists():
+        raise ConfigError(f"There is no {file} to copy.", hint="It is made with the first key.")
+    try:
+        os.close(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise ConfigError(
+            f"The copy {to} cannot be made: {error.strerror}.", hint="Name a file that is new."
+        ) from error
+    try:
+        with database(file) as connection, closing(sqlite3.connect(to)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a -wal beside it
+    except BaseException:
+        to.unlink()
+        raise
 
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:

@@ -77,13 +77,12 @@ class Drain:
         Raises Terminated if requests are left then.
         """
         await self._began.wait()
-        if count := len(self._running):
-            self._say(f"Draining: {_requests(count)} in flight, for at most {self._grace_s:g} s")
+        count, grace = len(self._running), f"{self._grace_s:g} s"
+        self._say(f"Draining: {_requests(count)} left" + f", for at most {grace}" * bool(count))
         await self._idle_within(self._grace_s)
         if count := len(self._running):
-            raise Terminated(
-                f"Stopped by SIGTERM: {_requests(count)} had not ended after {self._grace_s:g} s."
-            )
+            raise Terminated(f"Stopped by SIGTERM: {_requests(count)} had not ended after {grace}.")
+        self._say("Drained: no request is left; the gateway ends")
 
     async def end(self, stop_searches: Callable[[], None]) -> None:
         """End what still runs: searches with what they have, all others with an error."""

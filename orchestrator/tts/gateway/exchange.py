@@ -53,6 +53,8 @@ class Exchange:
         """The charge to its key; ended with the request."""
         self.broken_off: Callable[[ApiError], bytes] = ApiError.event
         """The events of an error that ends a stream."""
+        self.client: str = (scope.get("client") or ("",))[0]
+        """The address that the request came from: a proxy's, behind one."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.disconnected = False

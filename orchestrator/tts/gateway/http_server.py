@@ -121,6 +121,7 @@ async def serve(
         specs = [open_deployment(each).served_by(kind) for each in deployments]
         alone = upstreams != Upstreams(routing=upstreams.routing) or verifier is not None
         names = _names(specs, alone=alone)
+        say(f"Opening the engines of {', '.join(names)}, to serve at {_address(listen, sockets)}")
         limiter = Limiter()
         telemetry = telemetry_of(settings.otlp_endpoint, ",".join(names))
         recorder = Recorder(ledger, telemetry, keeps_prompts=settings.keep_prompts)

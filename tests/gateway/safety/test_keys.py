@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from tts.base.errors import ConfigError
-from tts.gateway.database import DatabaseUnusable, database, database_file
+from tts.gateway.database import DatabaseUnusable, backup, database, database_file
 from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.record import read_requests
-from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore
+from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore, read_secret
 from tts.gateway.safety.limits import KeyLimits
+from tts.gateway.safety.usage import read_usage
 
 
 @pytest.fixture
@@ -177,40 +179,137 @@ def test_a_file_that_is_no_store_is_a_sentence(file, start, read):
         read(file)
 
 
-def test_keys_of_an_earlier_version_are_taken_over(file):
+OF_0_2_0 = """
+CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, sha256 BLOB NOT NULL UNIQUE,
+    created REAL NOT NULL, revoked REAL, requests_per_minute INTEGER, tokens_per_minute INTEGER,
+    concurrent_searches INTEGER, tokens_per_day INTEGER, tokens_per_month INTEGER, expires REAL,
+    models TEXT);
+CREATE TABLE usage (day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
+    search_tokens INTEGER NOT NULL, verifier_tokens INTEGER NOT NULL,
+    PRIMARY KEY (day, key, model)) WITHOUT ROWID;
+CREATE TABLE requests (id TEXT NOT NULL, endpoint TEXT, time REAL NOT NULL, t1 REAL, t2 REAL,
+    t3 REAL, t4 REAL, t5 REAL, t6 REAL, model TEXT, strategy TEXT, stream INTEGER NOT NULL,
+    key TEXT, replica TEXT, outcome TEXT, status INTEGER NOT NULL, error TEXT,
+    prompt_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL, search_tokens INTEGER NOT NULL,
+    verifier_tokens INTEGER NOT NULL, prompt TEXT, answer TEXT, trace_parent TEXT);
+CREATE INDEX requests_by_time ON requests (time);
+PRAGMA journal_mode=WAL;
+INSERT INTO usage VALUES ('2026-11-27', '1', 'demo', 2, 10, 5, 3, 100);
+INSERT INTO requests VALUES ('r', '/v1/completions', 9.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 'demo',
+    NULL, 0, '1', 'here', 'ok', 200, NULL, 10, 5, 3, 100, NULL, NULL, NULL);
+"""
+"""The file that version 0.2.0 makes."""
+
+
+@pytest.mark.parametrize(
+    "first", [Ledger, lambda file: KeyStore(file).all(), lambda file: list(read_requests(file))]
+)
+def test_a_file_of_0_2_0_is_read_and_written_whoever_opens_it_first(file, monkeypatch, first):
     file.parent.mkdir(mode=0o700)
-    with closing(sqlite3.connect(file.with_name("keys.db"), isolation_level=None)) as old:
-        old.execute(
-            "CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, "
-            "sha256 BLOB NOT NULL UNIQUE, created REAL NOT NULL, revoked REAL, "
-            "requests_per_minute INTEGER, tokens_per_minute INTEGER, concurrent_searches INTEGER)"
-        )
+    with closing(sqlite3.connect(file)) as old:
+        old.executescript(OF_0_2_0)
         digest = hashlib.sha256(b"tts_old").digest()
-        old.execute("INSERT INTO keys VALUES ('1', 'old', ?, 1.0, NULL, 5, NULL, 2)", (digest,))
+        row = ("1", "old", digest, 1.0, None, 5, None, 2, None, None, None, '["demo:*"]')
+        old.execute(f"INSERT INTO keys VALUES ({', '.join('?' * 12)})", row)
+        old.commit()
+    opened = first(file)
     store = KeyStore(file)
     (found,) = store.all()
-    assert found == ApiKey("1", "old", KeyLimits(5, None, 2), 1.0, None)
-    key, made = store.create("new", KeyLimits(tokens_per_month=7), expires=2.0, models=["demo:*"])
-    with closing(Ledger(file)) as ledger:
-        ring = Keyring(ledger.keys)
-        assert (ring.find("tts_old"), ring.find(key)) == (found, made)
-
-
-def test_who_made_and_revoked_a_key_is_kept_also_in_a_file_of_an_earlier_version(
-    store, file, monkeypatch
-):
-    user = pwd.getpwuid(os.getuid()).pw_name
+    assert found == ApiKey("1", "old", KeyLimits(5, None, 2), 1.0, None, models=("demo:*",))
+    assert [each.spent_tokens for each in read_usage(file, "2026-11-01", "2026-11-30")] == [18]
+    (request,) = read_requests(file)
+    assert (request.id, request.client) == ("r", None)
     monkeypatch.setenv("LOGNAME", "somebody-else")
-    store.create("before", KeyLimits())
-    with closing(Ledger(file)), closing(sqlite3.connect(file)) as connection:
-        connection.execute("ALTER TABLE keys DROP COLUMN created_by")
-        connection.execute("ALTER TABLE keys DROP COLUMN revoked_by")
-        connection.execute("ALTER TABLE requests DROP COLUMN client")
-        connection.commit()
-    _, made = store.create("new", KeyLimits())
-    revoked = store.revoke("before")
-    assert (made.created_by, revoked.created_by, revoked.revoked_by) == (user, None, user)
-    assert list(read_requests(file)) == []
+    key, made = store.create("new", KeyLimits(tokens_per_month=7), note="a note")
+    assert made.created_by == pwd.getpwuid(os.getuid()).pw_name
+    with closing(Ledger(file)) as ledger:
+        request.client = "192.0.2.7"
+        ledger.write([request])
+        ring = Keyring(ledger.keys)
+        assert ring.find("tts_old").name == "old"
+        assert ring.find(key) == made
+    assert [(each.last_used, each.last_client) for each in store.all()] == [
+        (9.0, "192.0.2.7"), (None, None)
+    ]  # fmt: skip
+    assert store.revoke("old").revoked_by == made.created_by
+    if isinstance(opened, Ledger):
+        opened.close()
+
+
+def test_a_rotated_key_has_its_limits_and_its_old_secret_for_a_while(store, gateway):
+    old, made = store.create("a", KeyLimits(5), expires=time.time() + 3600, models=["demo"])
+    new, rotated = store.rotate("a", grace_s=60)
+    gateway.look()
+    ring, now = Keyring(gateway.keys), time.time()
+    assert rotated == replace(made, rotated=rotated.rotated, rotated_by=made.created_by)
+    assert ring.find(new) == rotated
+    assert (ring.find(old).id, ring.find(old).limits) == (made.id, made.limits)
+    assert ring.find(old).is_valid(now + 50)
+    assert not ring.find(old).is_valid(now + 61)
+    newest, _ = store.rotate(made.id)
+    gateway.look()
+    assert ring.find(newest).is_valid(now)
+    assert not ring.find(new).is_valid(time.time())
+    assert ring.find(old) is None  # of two before, one is known
+    assert len(store.all()) == 1
+    store.revoke("a")
+    gateway.look()
+    assert ring.find(newest) is ring.find(new) is None
+
+
+def test_limits_expiry_models_and_note_of_a_key_are_changed(store):
+    _, made = store.create("a", KeyLimits(5, 6), expires=time.time() - 1)
+    changed = store.change("a", tokens_per_minute=None, tokens_per_day=9, note="b", models=["c"])
+    assert changed == replace(made, limits=KeyLimits(5, tokens_per_day=9), note="b", models=("c",))
+    store.create("a", KeyLimits())
+    with pytest.raises(ConfigError, match="There is a key 'a' already"):
+        store.change(made.id, expires=None)  # there would be two
+    store.revoke(made.id)
+    for change in (store.rotate, lambda key: store.change(key, note="c")):
+        with pytest.raises(ConfigError, match=r"The key \w+ \(a\) is revoked"):
+            change(made.id)
+
+
+def test_a_secret_may_come_from_a_file_and_belongs_to_one_key(store, gateway, tmp_path):
+    mounted = tmp_path / "secret"
+    mounted.write_text("0123456789abcdef" * 2 + "\n")
+    secret, made = store.create("a", KeyLimits(), secret=read_secret(mounted))
+    gateway.look()
+    assert Keyring(gateway.keys).find("0123456789abcdef" * 2) == made
+    store.rotate("a")
+    for again in (lambda: store.create("b", KeyLimits(), secret=secret),
+                  lambda: store.rotate("a", secret=secret)):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"The key {made.id} has, or had"):
+            again()
+    for wrong in ("short", "with a space" * 9, "ключ" * 9, ""):
+        mounted.write_text(wrong)
+        with pytest.raises(ConfigError, match="32 or more printable"):
+            read_secret(mounted)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_secret(tmp_path / "none")
+
+
+def test_a_copy_is_whole_while_a_gateway_writes_and_for_its_owner_alone(
+    store, file, gateway, tmp_path
+):
+    to = tmp_path / "copy.db"
+    with pytest.raises(ConfigError, match="There is no"):
+        backup(tmp_path / "none.db", to)
+    key, made = store.create("a", KeyLimits())
+    gateway.look()
+    backup(file, to)
+    assert stat.S_IMODE(to.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["copy.db"]
+    before = to.read_bytes()
+    with pytest.raises(ConfigError, match="File exists"):
+        backup(file, to)
+    assert to.read_bytes() == before
+    restored = tmp_path / "other" / "gateway.db"
+    restored.parent.mkdir()
+    to.rename(restored)
+    with closing(Ledger(restored)) as ledger:
+        assert Keyring(ledger.keys).find(key) == made
 
 
 def test_on_a_full_disk_nobody_is_told_to_remove_the_keys(tmp_path):

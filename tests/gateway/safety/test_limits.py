@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.gateway.safety import limits as module
 from tts.gateway.safety.limits import KeyLimits, Limiter, RateBucket, Refusal, duration
 
 SECOND = 10**9
@@ -93,6 +94,25 @@ def test_without_limits_nothing_is_refused_or_said():
         admitted, admission, headers = ask(tokens=10**9, search=True)
         assert (admitted, headers) == (True, {})
         admission.end(0, tokens=1)
+
+
+def test_wrong_keys_count_by_address_of_which_the_latest_are_known(monkeypatch):
+    monkeypatch.setattr(module, "MAX_ADDRESSES", 3)
+    limiter = Limiter()
+
+    def rejected(address, count=module.WRONG_KEYS_PER_MINUTE):
+        return [limiter.reject(address, 0) is None for _ in range(count)]
+
+    for first, same in (("192.0.2.7", "192.0.2.7"), ("2001:db8::1%eth0", "2001:db8::ffff:2")):
+        assert all(rejected(first))
+        assert rejected(same, 1) == [False]
+    refusal = limiter.reject("192.0.2.7", 0)
+    assert dict(refusal.headers)[b"retry-after"] == b"3"
+    assert limiter.reject("192.0.2.7", 3 * SECOND) is None
+    for number in range(100):
+        assert rejected(f"10.0.0.{number}", 1) == [True]
+    assert len(limiter._wrong) == 3
+    assert rejected("2001:db8::1", 1) == [True]  # forgotten
 
 
 @pytest.mark.parametrize(

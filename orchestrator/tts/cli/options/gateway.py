@@ -1,4 +1,4 @@
-"""Options of `tts gateway` and its commands: serve, requests, usage, keys."""
+"""Options of `tts gateway` and its commands: serve, requests, usage, backup, keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -198,60 +198,87 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateKey:
-    """Make a key and print it, this once: only its hash is kept."""
+class Backup:
+    """Copy keys, usage and requests into a new file, also while gateways run."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]
-    requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most requests.", show_default="no limit")
-    ] = None
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must be new.")]
+
+
+def _limit(what: str) -> Any:
+    return typer.Option(min=0, metavar="N", help=f"{what}; 0: no limit.", show_default=False)
+
+
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")]
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=usable,
+        help="Take the key from this file, as a secret store mounts it, and print none.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyFields:
+    """What a key may do."""
+
+    requests_per_minute: Annotated[int | None, _limit("Most requests per minute")] = None
     tokens_per_minute: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Most tokens: prompts, answers and searches together.",
-            show_default="no limit",
-        ),
+        int | None, _limit("Most tokens per minute: prompts, answers and searches together")
     ] = None
-    concurrent_searches: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Most at a time.", show_default="no limit"),
-    ] = None
+    concurrent_searches: Annotated[int | None, _limit("Most searches at a time")] = None
     tokens_per_day: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Budget of a day (UTC), for all gateways together.",
-            show_default="no limit",
-        ),
+        int | None, _limit("Budget of a day (UTC), for all gateways together")
     ] = None
-    tokens_per_month: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Budget of a month.", show_default="no limit"),
-    ] = None
+    tokens_per_month: Annotated[int | None, _limit("Budget of a month")] = None
     expires: Annotated[
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When it ends: after 30d or 12h, or with the day 2027-01-31 (UTC).",
-            show_default="never",
+            help="When it ends: after 30d or 12h, with the day 2027-01-31 (UTC), or never.",
         ),
     ] = None
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A model that it may use, such as demo or 'demo:*'; several times.",
-            show_default="all",
+            help="A model that it may use, such as demo or 'demo:*'; several times. '*': all.",
         ),
     ] = None
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="A note for the list.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateKey(KeyFields):
+    """Make a key and print it, this once: only its hash is kept."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]
+    key_file: KeyFileOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetKey(KeyFields):
+    """Change limits, models, expiry or note of a key; what is not named stays."""
+
+    key: KeyArgument
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotateKey:
+    """Give a key a new secret and print it, this once; name, limits and use stay."""
+
+    key: KeyArgument
+    grace: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How long the old one stays valid: 7d, 12h; 0: not."),
+    ] = "0"
+    key_file: KeyFileOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListKeys:
-    """List keys with their limits, and who made and revoked them; the keys are not known."""
+    """List keys with limits, last use, and who made them; the keys themselves are not known."""
 
     as_json: JsonOption = False
 
@@ -260,4 +287,4 @@ class ListKeys:
 class RevokeKey:
     """Make a key invalid. Running gateways refuse it within 0.2 s."""
 
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")]
+    key: KeyArgument

@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
-from ..database import Identity, connected, identity, unusable
-from ..safety.keys import ApiKey, read_keys
+from ..database import Identity, connected, identity, transaction, unusable
+from ..safety.keys import NOTE_USE, ApiKey, read_secrets
 from ..safety.limits import Spending
 from ..safety.usage import ADD, NO_KEY, day_of, left_s, read_totals, with_row
 from ..safety.usage import TABLE as USAGE
@@ -100,10 +100,10 @@ class Ledger:
             connection = self._current()
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             if (version, day) != (self._version, self._day):
-                keys, totals = read_keys(connection), read_totals(connection, day)
+                keys, totals = read_secrets(connection), read_totals(connection, day)
                 with self._lock:
                     self._day, self._totals = day, totals
-                self._keys = {digest: key for digest, key in keys if key.revoked is None}
+                self._keys = keys
                 self._version = version
             self._error = None
         except (OSError, sqlite3.Error) as error:
@@ -178,16 +178,12 @@ def _write(
     records: Sequence[ServedRequest],
     rows: Mapping[tuple[str, str, str], Sequence[int]],
 ) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    last_uses = {each.key: (each.time, each.client, each.key) for each in records if each.key}
+    with transaction(connection):
         connection.executemany(INSERT, map(row_of, records))
         connection.executemany(ADD, [(*names, *counts) for names, counts in rows.items()])
+        connection.executemany(NOTE_USE, last_uses.values())
         forget_old(connection, len(records))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _checkpoint(file: Path) -> None:

@@ -1,7 +1,7 @@
 """API keys: made once, kept as hashes in the gateway's database, checked in memory.
 
-A key is `tts_` and 256 random bits in hexadecimal. Only its SHA-256 is kept: with that many random
-bits nothing slower or salted is needed.
+A secret is `tts_` and 256 random bits in hexadecimal, or from a secret store. Only its SHA-256 is
+kept: with that many random bits nothing slower or salted is needed.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from tts.base.errors import ConfigError
+from tts.base.input_files import Unreadable, read_text
 from tts.serving.command.ports import is_loopback
 
-from ..database import database
+from ..database import database, transaction
 from .limits import KeyLimits
 
 PREFIX = "tts_"
-_LIMITS = ", ".join(field.name for field in fields(KeyLimits))
-_VALID = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
-_COLUMNS = f"id, name, created, revoked, expires, models, created_by, revoked_by, {_LIMITS}"
+MIN_SECRET = 32
+"""Characters of a secret from elsewhere: no fewer, as a fast hash of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,15 @@ class ApiKey:
     """The user of the machine who made it; None in a file of an earlier version."""
     revoked_by: str | None = None
     """The user who revoked it."""
+    rotated: float | None = None
+    """Unix time of its present secret, if that is not its first."""
+    rotated_by: str | None = None
+    """The user who rotated it."""
+    note: str | None = None
+    last_used: float | None = None
+    """Unix time of the last request with it, refused ones too."""
+    last_client: str | None = None
+    """The address that this came from; None if addresses are not kept."""
 
     def is_valid(self, now: float) -> bool:
         """Whether the key is accepted at this Unix time."""
@@ -60,8 +71,18 @@ class ApiKey:
         return not self.models or any(fnmatchcase(model, each) for each in self.models)
 
 
+_OWN = tuple(field.name for field in fields(ApiKey) if field.name != "limits")
+_LIMITS = tuple(field.name for field in fields(KeyLimits))
+_SELECT = f"SELECT {', '.join((*_OWN, *_LIMITS))}, sha256, old_sha256, old_expires FROM keys"
+NOTE_USE = "UPDATE keys SET last_used = ?, last_client = ? WHERE id = ?"
+
+
 class KeyStore:
-    """The keys of a file, as `tts gateway keys` changes them. Raises DatabaseUnusable."""
+    """The keys of a file, as `tts gateway keys` changes them. Raises DatabaseUnusable.
+
+    A key is named by its id or its name. A secret that is given comes from elsewhere, such as a
+    secret store; else a new one is made, which is not kept and can never be shown again.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -73,53 +94,86 @@ class KeyStore:
         *,
         expires: float | None = None,
         models: Sequence[str] = (),
+        note: str | None = None,
+        secret: str | None = None,
     ) -> tuple[str, ApiKey]:
-        """A new key, which is not kept and can never be shown again, and its record.
+        """The secret of a new key, and its record.
 
-        Raises ConfigError if a valid key has this name.
+        Raises ConfigError if a valid key has this name, or this secret.
         """
-        key = PREFIX + secrets.token_hex(32)
-        now = time.time()
+        secret = secret or _new_secret()
+        key, now, models = secrets.token_hex(4), time.time(), tuple(models)
         record = ApiKey(
-            secrets.token_hex(4), name, limits, now, None, expires, tuple(models), _user()
+            key, name, limits, now, None, expires, models, created_by=_user(), note=note
         )
-        with database(self._file) as connection:
-            cursor = connection.execute(
-                f"INSERT INTO keys ({_COLUMNS}, sha256) SELECT {', '.join('?' * 14)} "
-                f"WHERE NOT EXISTS (SELECT * FROM keys WHERE name = ? AND {_VALID})",
-                (
-                    record.id,
-                    name,
-                    record.created,
-                    record.revoked,
-                    record.expires,
-                    json.dumps(record.models),
-                    record.created_by,
-                    record.revoked_by,
-                    *astuple(limits),
-                    _digest(key),
-                    name,
-                    now,
-                ),
+        with database(self._file) as connection, transaction(connection):
+            _require_free(connection, name)
+            _require_new(connection, _digest(secret))
+            columns = _columns(record) | {"sha256": _digest(secret)}
+            connection.execute(
+                f"INSERT INTO keys ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+                tuple(columns.values()),
             )
-        if not cursor.rowcount:
-            there = next(each for each in self.all() if each.name == name and each.is_valid(now))
-            raise ConfigError(
-                f"There is a key {name!r:.100} already: {there.id}.",
-                hint="Give another name, or revoke that key: two of a name cannot be told apart.",
-            )
-        return key, record
+        return secret, record
 
     def all(self) -> list[ApiKey]:
         """Every key, the oldest first, revoked ones too."""
         with database(self._file) as connection:
-            return [key for _, key in read_keys(connection)]
+            return [_key(row) for row in connection.execute(f"{_SELECT} ORDER BY created, id")]
 
     def revoke(self, key: str) -> ApiKey:
-        """Make a key invalid, by its id or its name; revoking it again changes nothing.
+        """Make a key invalid; revoking it again changes nothing.
 
         Raises ConfigError if there is none, or several valid ones of that name.
         """
+        record = self._named(key)
+        if record.revoked is not None:
+            return record
+        return self._update(record, revoked=time.time(), revoked_by=_user())
+
+    def rotate(
+        self, key: str, *, grace_s: float = 0.0, secret: str | None = None
+    ) -> tuple[str, ApiKey]:
+        """The new secret of a key, whose name, limits and use stay; with its record.
+
+        The secret before stays valid for the grace period. Raises ConfigError as `change` does, and
+        for a secret that a key has.
+        """
+        secret, record, now = secret or _new_secret(), self._changeable(key), time.time()
+        with database(self._file) as connection, transaction(connection):
+            _require_new(connection, _digest(secret))
+            connection.execute(
+                "UPDATE keys SET old_sha256 = sha256, old_expires = ?, sha256 = ? WHERE id = ?",
+                (now + grace_s, _digest(secret), record.id),
+            )
+        return secret, self._update(record, rotated=now, rotated_by=_user())
+
+    def change(self, key: str, **changes: Any) -> ApiKey:
+        """A key with some fields of its record or of its limits changed.
+
+        Raises ConfigError if there is none, several valid ones of that name, or it is revoked.
+        """
+        record = self._changeable(key)
+        if "expires" in changes and replace(record, expires=changes["expires"]).is_valid(
+            time.time()
+        ):
+            with database(self._file) as connection:
+                _require_free(connection, record.name, but=record.id)
+        if "models" in changes:
+            changes["models"] = json.dumps(changes["models"])
+        return self._update(record, **changes)
+
+    def _update(self, record: ApiKey, **columns: Any) -> ApiKey:
+        with database(self._file) as connection:
+            assignments = ", ".join(f"{name} = ?" for name in columns)
+            connection.execute(
+                f"UPDATE keys SET {assignments} WHERE id = ?", (*columns.values(), record.id)
+            )
+            row = connection.execute(f"{_SELECT} WHERE id = ?", (record.id,)).fetchone()
+            return _key(row)
+
+    def _named(self, key: str) -> ApiKey:
+        """The key of this id or name; of several the one that is not revoked, else the last."""
         matches = [each for each in self.all() if key in (each.id, each.name)]
         matches = [each for each in matches if each.revoked is None] or matches[-1:]
         if not matches:
@@ -127,24 +181,62 @@ class KeyStore:
         if len(matches) > 1:
             raise ConfigError(
                 f"{len(matches)} keys are named {key!r:.100}: {', '.join(k.id for k in matches)}.",
-                hint="Give the id of the one to revoke.",
+                hint="Give the id of the one that is meant.",
             )
-        with database(self._file) as connection:
-            connection.execute(
-                "UPDATE keys SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL",
-                (time.time(), _user(), matches[0].id),
-            )
-        return next(each for each in self.all() if each.id == matches[0].id)
+        return matches[0]
+
+    def _changeable(self, key: str) -> ApiKey:
+        record = self._named(key)
+        if record.revoked is not None:
+            raise ConfigError(f"The key {record.id} ({record.name:.100}) is revoked.")
+        return record
 
 
-def read_keys(connection: sqlite3.Connection) -> list[tuple[bytes, ApiKey]]:
-    """Every key with its hash, the oldest first."""
-    rows = connection.execute(f"SELECT {_COLUMNS}, sha256 FROM keys ORDER BY created, id")
-    keys = []
-    for key, name, created, revoked, expires, models, *by, digest in rows:
-        users, limits = by[:2], KeyLimits(*by[2:])
-        may_use = tuple(json.loads(models or "[]"))
-        keys.append((digest, ApiKey(key, name, limits, created, revoked, expires, may_use, *users)))
+def _columns(key: ApiKey) -> dict[str, Any]:
+    """The columns of a key; its secrets are not in its record."""
+    own = {name: getattr(key, name) for name in _OWN}
+    return {**own, "models": json.dumps(key.models), **asdict(key.limits)}
+
+
+def _key(row: Sequence[Any]) -> ApiKey:
+    """The key of a row as `_SELECT` gives it."""
+    own = dict(zip(_OWN, row, strict=False))
+    own["models"] = tuple(json.loads(own["models"] or "[]"))
+    return ApiKey(**own, limits=KeyLimits(*row[len(_OWN) : len(_OWN) + len(_LIMITS)]))
+
+
+def _require_free(connection: sqlite3.Connection, name: str, but: str = "") -> None:
+    """Raise ConfigError if a valid key other than `but` has this name."""
+    valid = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
+    found = f"SELECT id FROM keys WHERE name = ? AND id != ? AND {valid}"
+    if row := connection.execute(found, (name, but, time.time())).fetchone():
+        raise ConfigError(
+            f"There is a key {name!r:.100} already: {row[0]}.",
+            hint="Give another name, or revoke that key: two of a name cannot be told apart.",
+        )
+
+
+def _require_new(connection: sqlite3.Connection, digest: bytes) -> None:
+    """Raise ConfigError if any key has the secret of this hash, or had it just before."""
+    found = "SELECT id FROM keys WHERE ? IN (sha256, old_sha256)"
+    if row := connection.execute(found, (digest,)).fetchone():
+        raise ConfigError(
+            f"The key {row[0]} has, or had, this very secret.", hint="Take another secret."
+        )
+
+
+def read_secrets(connection: sqlite3.Connection) -> dict[bytes, ApiKey]:
+    """The keys that are not revoked, by the hashes of their secrets.
+
+    A secret that was rotated is that of a key that expires with the grace period.
+    """
+    keys = {}
+    for row in connection.execute(f"{_SELECT} WHERE revoked IS NULL"):
+        key, (digest, old_digest, old_expires) = _key(row), row[-3:]
+        if old_digest is not None:
+            ends = old_expires if key.expires is None else min(old_expires, key.expires)
+            keys[old_digest] = replace(key, expires=ends)
+        keys[digest] = key
     return keys
 
 
@@ -178,6 +270,24 @@ class Keyring:
                 hint="Make one with tts gateway keys create NAME, or listen on 127.0.0.1.",
             )
         self._required = self._required or not is_loopback(host)
+
+
+def read_secret(file: Path) -> str:
+    """A secret that a secret store has put into a file; raises ConfigError."""
+    try:
+        secret = read_text(file, 4096).strip()
+    except (OSError, Unreadable) as error:
+        raise ConfigError(f"The secret in {file} cannot be read: {error}.") from error
+    if len(secret) < MIN_SECRET or not re.fullmatch("[!-~]+", secret):
+        raise ConfigError(
+            f"{file} must hold {MIN_SECRET} or more printable ASCII characters without spaces.",
+            hint="Such as those of: openssl rand -hex 32",
+        )
+    return secret
+
+
+def _new_secret() -> str:
+    return PREFIX + secrets.token_hex(32)
 
 
 def _user() -> str:

@@ -20,9 +20,15 @@ r, so that a unit is 60e9.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 _MINUTE_NS = 60_000_000_000
+WRONG_KEYS_PER_MINUTE = 20
+"""Wrong keys from one address; further ones get 429."""
+MAX_ADDRESSES = 4096
+"""Addresses whose wrong keys are counted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +234,7 @@ class KeyUsage:
     ) -> Refusal:
         headers = self._headers(now_ns)
         if wait_ns is not None:
-            headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
-            headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
+            headers += _retry_after(wait_ns)
         return Refusal(message, headers, code)
 
     def _headers(self, now_ns: int) -> Headers:
@@ -270,10 +275,28 @@ class Admitted:
 
 
 class Limiter:
-    """Usage of every key so far; `now_ns` is a monotonic time."""
+    """Usage of every key so far, and wrong keys by address; `now_ns` is a monotonic time."""
 
     def __init__(self) -> None:
         self._keys: dict[str, KeyUsage] = {}
+        self._wrong: OrderedDict[str, RateBucket] = OrderedDict()
+        """Wrong keys of the latest addresses, the latest last."""
+
+    def reject(self, address: str, now_ns: int) -> Refusal | None:
+        """Charge a wrong key to the address that it came from; a refusal once there were too many.
+
+        Right keys of an address, which many clients may share, are not held up.
+        """
+        network = _network(address)
+        bucket = self._wrong.setdefault(network, RateBucket(WRONG_KEYS_PER_MINUTE))
+        self._wrong.move_to_end(network)
+        if len(self._wrong) > MAX_ADDRESSES:
+            self._wrong.popitem(last=False)
+        if not (wait_ns := bucket.wait_ns(now_ns, 1)):
+            bucket.charge(now_ns, 1)
+            return None
+        message = f"Too many wrong API keys came from here. Try again in {duration(wait_ns or 0)}."
+        return Refusal(message, _retry_after(wait_ns or 0), "too_many_wrong_keys")
 
     def arrive(self, key: str, limits: KeyLimits, now_ns: int) -> Refusal | None:
         """Charge a request of a key for having come, whatever becomes of it, or say why not."""
@@ -303,6 +326,18 @@ class Limiter:
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = KeyUsage(limits)
         return usage
+
+
+def _network(address: str) -> str:
+    """An address, or of IPv6 the network of 64 bits, all of which one client may have."""
+    if ":" not in address:
+        return address
+    return str(ip_network((address.partition("%")[0], 64), strict=False))
+
+
+def _retry_after(wait_ns: int) -> Headers:
+    seconds, ms = -(-wait_ns // 10**9), -(-wait_ns // 10**6)
+    return [(b"retry-after", b"%d" % seconds), (b"retry-after-ms", b"%d" % ms)]
 
 
 def duration(ns: int) -> str:
