@@ -80,7 +80,7 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("plan demo --write", 2, "'openvino'"),
         ("runs trace nothing", 1, "There is no folder"),
         ("gateway keys revoke b", 2, "no key 'b'"),
-        ("gateway keys create a --requests-per-minute 0", 2, "--requests-per-minute"),
+        ("gateway keys create a --requests-per-minute -1", 2, "--requests-per-minute"),
         ("gateway requests --since yesterday", 2, "is no date"),
         ("bench demo --strategy bean-search", 2, "Did you mean beam-search?"),
         ("bench demo --strategy beam", 2, "Did you mean beam-search?"),
