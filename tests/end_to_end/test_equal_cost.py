@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tts.base.errors import RunError
-from tts.lab.bench import group_run
-from tts.lab.bench.group_run import members_of, resume_group, run_all
+from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.observer import Observer
 from tts.reports.terminal import print_report
 from tts.runs.compare import compare as runs_compared
@@ -25,19 +24,6 @@ class Heard(Observer):
         self.said.append(line)
 
 
-@pytest.fixture(autouse=True)
-def _few(tts, monkeypatch):
-    """Two strategies, of which one has no n to fit."""
-    compare(COMPARED, monkeypatch)
-
-
-def compare(names, monkeypatch):
-    def some(*given):
-        return [member for member in members_of(*given) if member.strategy in names]
-
-    monkeypatch.setattr(group_run, "members_of", some)
-
-
 TOKENS = Limits(budget_tokens=400)
 
 
@@ -53,9 +39,9 @@ def asked(limits=TOKENS, **more):
     )
 
 
-def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tmp_path, capsys):
+def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tts, tmp_path, capsys):
     heard = Heard()
-    folder = run_all(asked(), tmp_path / "all", heard)
+    folder = run_all(asked(), tmp_path / "all", heard, names=COMPARED)
     rows, _ = read_rows(folder)
     by_name = {row.strategy: row for row in rows}
     assert by_name["greedy"].n == 1
@@ -74,15 +60,15 @@ def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tmp_path, capsys):
     assert "400 tokens" in capsys.readouterr().out
 
     with pytest.raises(RunError):
-        run_all(asked(), folder, Heard())
+        run_all(asked(), folder, Heard(), names=COMPARED)
     again = Heard()
     assert resume_group(folder, None, again) == folder
     assert not any("takes" in line for line in again.said), "n is that of group.json"
 
 
-def test_a_mean_of_seconds_is_a_budget_of_tokens_to_auto(tmp_path, monkeypatch):
-    compare(("greedy", "auto"), monkeypatch)
-    folder = run_all(asked(Limits(400, 60.0)), tmp_path / "all", Heard())
+def test_a_mean_of_seconds_is_a_budget_of_tokens_to_auto(tts, tmp_path):
+    names, limits = ("greedy", "auto"), Limits(400, 60.0)
+    folder = run_all(asked(limits), tmp_path / "all", Heard(), names=names)
     assert read_config(folder / "greedy")["limits"] == {"deadline_s": 60.0}
     assert read_config(folder / "auto")["limits"] == {"budget_tokens": 400, "deadline_s": 60.0}
     assert {row.budget["budget_tokens"] for row in read_rows(folder)[0]} == {400}

@@ -10,8 +10,7 @@ from tests.end_to_end.commands import summary, written_demo
 
 from tts.base.errors import EndpointError
 from tts.endpoints.triton import TritonConnection
-from tts.lab.bench import group_run
-from tts.lab.bench.group_run import members_of, run_all
+from tts.lab.bench.group_run import run_all
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
@@ -56,12 +55,6 @@ def started(monkeypatch):
     return servers
 
 
-@pytest.fixture
-def three(monkeypatch):
-    """Only the first three searches are compared."""
-    monkeypatch.setattr(group_run, "members_of", lambda *given: members_of(*given)[:3])
-
-
 def wanted(deployment, strategy="all"):
     parameters = {} if strategy == "greedy" else {"n": 4}
     return RunConfig(
@@ -102,7 +95,7 @@ def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, star
 
 @pytest.mark.slow  # a death in a run: test_runs_server.py
 def test_a_server_that_dies_or_keeps_its_caches_is_replaced_before_the_next_search(
-    small_steps, started, three, tmp_path, monkeypatch
+    small_steps, started, tmp_path, monkeypatch
 ):
     answers = [False, EndpointError("The answer was lost.")]
     really = TritonConnection.reset_prefix_caches
@@ -120,7 +113,8 @@ def test_a_server_that_dies_or_keeps_its_caches_is_replaced_before_the_next_sear
 
     monkeypatch.setattr(TritonConnection, "reset_prefix_caches", refuse)
     monkeypatch.setattr("tts.fleet.engines._RESET_WAITS_S", (0.0, 0.0))
-    folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill))
+    names = ("greedy", "majority-vote", "adaptive-vote")
+    folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill), names=names)
     assert answers == [], "both were given before the second search"
     assert len(started) == 3
     rows = json.loads((folder / "comparison.json").read_text())["rows"]

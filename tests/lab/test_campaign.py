@@ -61,7 +61,11 @@ def begin(tiny_deployment, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "AsyncSession", session)
         campaign = observer.campaign = Campaign(observer, cold=False)
         folder = tmp_path / "run"
-        carry_out(campaign, {title: (plan, folder)}, folder, "again", **options)
+
+        async def plans():
+            return {title: (plan, folder)}
+
+        carry_out(campaign, plans(), folder, "again", **options)
         return campaign.progress
 
     return begin

@@ -155,11 +155,9 @@ def test_rows_of_several_groups_are_in_order_and_join_their_curves(row):
 
 
 def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, tiny_deployment):
-    configs = {
-        name: configure(STRATEGIES[name], tiny_deployment, {"n": N})
-        for name in ("best-of-n", "weighted-best-of-n", "beam-search")
-    }
-    members = members_of(configs, STRATEGIES)
+    names = ("best-of-n", "weighted-best-of-n", "beam-search")
+    variants = [(n, {}, configure(STRATEGIES[n], tiny_deployment, {"n": N})) for n in names]
+    members = members_of(variants, STRATEGIES)
     first = config_of("best-of-n", members[0].parameters)
     create_group(tmp_path, GroupConfig(RunConfig(**first), members).to_json())
     assert read_rows(tmp_path) == ([], ["best-of-n", "weighted-best-of-n", "beam-search"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,32 +92,12 @@ class Campaign(AsyncExitStack):
                 progress = self.progress = RunProgress(len(run.plan.problems))
                 if run.remaining:
                     session = await self.session(run.plan.deployment)
-                    with self._observed(session, title):
+                    with observed(self.observer, session, progress, title):
                         await session.execute(run, progress, outbox)
                 else:
                     complete(run)
                     self.observer.say(f"{title}: every problem is solved already")
                 self.finished += 1
-
-    @contextmanager
-    def _observed(self, session: AsyncSession, title: str) -> Iterator[None]:
-        """Show the observer how far the run is until the block ends."""
-        progress = self.progress
-        self.observer.began(progress, title)
-
-        async def show() -> None:
-            while True:
-                await asyncio.sleep(TICK_S)
-                progress.in_flight = session.in_flight
-                self.observer.changed()
-
-        showing = asyncio.ensure_future(show())
-        try:
-            yield
-        finally:
-            showing.cancel()
-            self.observer.changed()
-            self.observer.ended()
 
     async def _reset(self, session: AsyncSession) -> bool:
         """Empty a session's caches for the next run, if that can be; False if its server is gone.
@@ -134,9 +114,31 @@ class Campaign(AsyncExitStack):
         return True
 
 
+@contextmanager
+def observed(
+    observer: Observer, session: AsyncSession, progress: RunProgress, title: str
+) -> Iterator[None]:
+    """Show an observer how far a session's work is until the block ends."""
+    observer.began(progress, title)
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            progress.in_flight = session.in_flight
+            observer.changed()
+
+    showing = asyncio.ensure_future(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        observer.changed()
+        observer.ended()
+
+
 def carry_out(
     campaign: Campaign,
-    plans: Mapping[str, tuple[Plan, Path]],
+    plans: Awaitable[Mapping[str, tuple[Plan, Path]]],
     folder: Path,
     way_on: str,
     *,
@@ -146,21 +148,19 @@ def carry_out(
 ) -> None:
     """Begin or continue runs: the plan and the folder of each, by title.
 
-    All are opened first, so that a damaged log is reported before anything is started. `folder`
-    holds them; `saved` says what an error leaves, in place of a count. Raises a TtsError that says
-    how to go on.
+    `plans` may use the campaign's engines to make them. All runs are opened before the first is
+    carried out, so that a damaged log is reported at once. `folder` holds them; `saved` says what
+    an error leaves, in place of a count. Raises a TtsError that says how to go on.
     """
+    runs: dict[str, OpenRun] = {}
     with ExitStack() as stack:
-        runs = {
-            title: stack.enter_context(
-                open_run(
-                    plan, where, resume=has_begun(where), repair=repair, say=campaign.observer.say
-                )
-            )
-            for title, (plan, where) in plans.items()
-        }
 
         async def one_by_one() -> AsyncGenerator[tuple[str, OpenRun], None]:
+            for title, (plan, where) in (await plans).items():
+                opening = open_run(
+                    plan, where, resume=has_begun(where), repair=repair, say=campaign.observer.say
+                )
+                runs[title] = stack.enter_context(opening)
             for title, run in runs.items():
                 if len(runs) > 1 and run.remaining:
                     campaign.observer.say(title)

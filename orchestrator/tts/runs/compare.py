@@ -186,7 +186,7 @@ def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
         if has_finished(folder / member.folder):
             finished.append((Run.load(folder / member.folder), member.votes))
         else:
-            unfinished += member.votes
+            unfinished += [name + member.point for name in member.votes]
     if unfinished and (folder / COMPARISON).exists():
         raise RunDamaged(
             f"The comparison in {folder} was complete, and now lacks the runs of "

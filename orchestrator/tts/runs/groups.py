@@ -42,7 +42,7 @@ from .log import first_session
 from .summary import read_summary
 
 COMPARISON = "comparison.json"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,=-]{0,99}")
 _OWN = ("strategy", "vote", "parameters")
 """The fields of a run that those of a group do not share."""
 
@@ -63,6 +63,16 @@ class Member:
     def strategy(self) -> str:
         """The strategy that the run is made as."""
         return next(iter(self.votes))
+
+    @property
+    def point(self) -> str:
+        """What a sweep has set, as the folder's name says it: `, n=4`; else empty."""
+        return "".join(f", {each}" for each in self.folder.split(",")[1:])
+
+    @property
+    def title(self) -> str:
+        """The strategies that share the run, and what a sweep has set."""
+        return " and ".join(self.votes) + self.point
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,9 @@ class Strategy:
                 )
         default = min(self.config.model_fields["max_tokens"].default, context)
         values = {"max_tokens": default, **self.defaults, **values, **self.fixed}
+        width, n = self.config.model_fields.get("beam_width"), values.get("n")
+        if width and isinstance(n, int) and 0 < n < width.default:  # a group has no more beams
+            values = {"beam_width": n, **values}
         try:
             config = self.config.model_validate(values)
         except ValidationError as error:

@@ -56,7 +56,7 @@ def test_an_n_costs_nearly_the_target_and_no_more(name, each, bend, target):
 
 def test_the_smallest_n_is_taken_where_all_cost_too_much():
     found, _ = fit("beam-search", lambda n: 100 * n, 50)
-    assert (found.config.n, found.cost) == (4, 400)
+    assert (found.config.n, found.config.beam_width, found.cost) == (1, 1, 100)
 
 
 def test_an_n_that_is_not_used_up_does_not_grow():

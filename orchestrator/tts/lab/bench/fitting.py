@@ -7,14 +7,12 @@ differently. At one mean cost per problem they can be compared.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tts.base.errors import ConfigError
 from tts.search import SearchConfig
-from tts.session import AsyncSession
-from tts.session.event_loop import interruptible
 from tts.session.plan import Plan
 from tts.session.strategy import StrategyLike, choose
 
@@ -55,33 +53,14 @@ class Fitted:
         return self.config.n
 
 
-def fit_all(
-    plan: Plan,
-    strategies: Sequence[tuple[StrategyLike, dict[str, Any]]],
-    campaign: Campaign,
-) -> list[SearchConfig]:
-    """The parameters of strategies, with the n that costs `plan.request.fitted_to` on average.
-
-    Each strategy comes with the parameters that are set. Raises a TtsError.
-    """
-    say = campaign.observer.say
-
-    async def fitting() -> list[SearchConfig]:
-        async with campaign:
-            session = await campaign.session(plan.deployment)
-            return [await _fit(plan, *each, session, say) for each in strategies]
-
-    return interruptible(fitting(), say)
-
-
-async def _fit(
-    plan: Plan,
-    strategy: StrategyLike,
-    parameters: dict[str, Any],
-    session: AsyncSession,
-    say: Callable[[str], None],
+async def fit(
+    plan: Plan, strategy: StrategyLike, parameters: dict[str, Any], campaign: Campaign
 ) -> SearchConfig:
-    """A strategy's parameters; one that shares out a budget by itself has no n to fit."""
+    """A strategy's parameters with the n that costs `plan.request.fitted_to` on average.
+
+    One that shares out a budget by itself has no n to fit. `parameters` are those that are set.
+    Raises a TtsError.
+    """
     request, deployment = plan.request, plan.deployment
     pilot = pilot_of(plan.problems)
     base = choose(strategy, deployment, parameters)
@@ -90,13 +69,12 @@ async def _fit(
     assert budget is not None
     if default.TAKES_BUDGET:
         return default
+    session = await campaign.session(deployment)
 
     def configured(n: int) -> SearchConfig:
-        fit = choose(
-            strategy, deployment, {**parameters, "n": n, **_narrower(default, parameters, n)}
-        )
-        assert fit.config is not None
-        return fit.config
+        config = choose(strategy, deployment, {**parameters, "n": n}).config
+        assert config is not None
+        return config
 
     async def tokens(config: SearchConfig) -> float:
         results = session.solve_many(
@@ -113,16 +91,10 @@ async def _fit(
 
     fitted = await fit_n(configured, tokens, budget)
     over = ", the least there is" if fitted.cost > budget else ""
-    say(f"{base.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}")
+    campaign.observer.say(
+        f"{base.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}"
+    )
     return fitted.config
-
-
-def _narrower(default: SearchConfig, parameters: Mapping[str, Any], n: int) -> dict[str, int]:
-    """The width of fewer beams than a group has by default, which is then n; else nothing."""
-    name = "beam_width"
-    field = type(default).model_fields.get(name)
-    untouched = field and name not in parameters and getattr(default, name) == field.default
-    return {name: n} if field and untouched and n < field.default else {}
 
 
 def pilot_of(problems: Sequence[T]) -> list[T]:

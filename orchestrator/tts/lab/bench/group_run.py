@@ -1,11 +1,13 @@
-"""`tts bench` with several strategies: a run of each, in a group that can be continued."""
+"""`tts bench` with several strategies or values: a run of each, in one group, resumed as one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,8 +29,11 @@ from tts.strategies.strategy import Strategy
 
 from ..campaign import Campaign, carry_out
 from ..observer import Observer
-from .fitting import fit_all
-from .single_run import folder_of, on_deployment, prepare, way_on
+from .fitting import fit
+from .single_run import fitted_to_budget, folder_of, on_deployment, prepare, way_on
+
+Variant = tuple[str, Mapping[str, Any], SearchConfig]
+"""A search: the strategy's name, the swept values that it has to set, and all its parameters."""
 
 
 def run_all(
@@ -37,20 +42,19 @@ def run_all(
     observer: Observer,
     *,
     names: Sequence[str] = (),
+    sweep: Mapping[str, Sequence[Any]] | None = None,
     endpoints: tuple[str, ...] = (),
 ) -> Path:
     """Run strategies on the same problems, after checking all of them; the group's folder.
 
-    `names` are the strategies; none: every one there is. A budget of tokens without an n is the
-    mean cost of a problem to which the n of each strategy is fitted.
+    `names` are the strategies; none: every one there is. Each runs with every combination of the
+    values in `sweep`, which are listed by the name of their parameter. A budget of tokens without
+    an n is the mean cost of a problem to which the n of each strategy is fitted.
     """
-    if config.limits.budget_tokens and "n" not in config.parameters:
-        config = msgspec.structs.replace(
-            config,
-            limits=Limits(deadline_s=config.limits.deadline_s),
-            fitted_to=Limits(config.limits.budget_tokens),
-        )
-    members: list[Member] = []
+    sweep = sweep or {}
+    if config.limits.budget_tokens and "n" not in {**config.parameters, **sweep}:
+        config = fitted_to_budget(config)
+    variants: list[Variant] = []
     strategies: dict[str, Strategy] = {}
     own: dict[str, Loaded] = {}
 
@@ -61,27 +65,46 @@ def run_all(
         compared = [next(in_order) if names_function(name) else name for name in names]
         strategies = {n: own[n].value if n in own else find_strategy(n) for n in compared}
         strategies = strategies or all_strategies()
-        members[:] = members_of(configure_all(spec, config.parameters, strategies), strategies)
-        return _chosen(members[0], spec, own)
+        points = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
+        configured = [
+            (point, configure_all(spec, {**config.parameters, **point}, strategies))
+            for point in points
+        ]
+        variants.extend(
+            (name, settable_of(strategy, point), configs[name])
+            for name, strategy in strategies.items()
+            for point, configs in configured
+        )
+        return _chosen(members_of(variants, strategies)[0], spec, own)
 
     plan = prepare(config, observer, endpoints, pick=pick)
+    members = members_of(variants, strategies)
     for member in members:
         _plan_of(member, plan)  # refused here, if the verifier does not score what it asks for
-    folder = folder_of(plan, "comparison" if names else config.strategy, out)
-    with locked(folder):
+    what = "sweep" if sweep else "comparison" if names else config.strategy
+    folder = folder_of(plan, what, out)
+    campaign = Campaign(observer, endpoints, plan.verifier)
+
+    async def fitted() -> list[Variant]:
+        configs: dict[SearchConfig, SearchConfig] = {}
+        for name, point, default in variants:
+            if default not in configs:
+                values = settable_of(strategies[name], {**config.parameters, **point})
+                strategy = own[name].value if name in own else name
+                configs[default] = await fit(plan, strategy, values, campaign)
+        return [(name, point, configs[default]) for name, point, default in variants]
+
+    async def plans() -> dict[str, tuple[Plan, Path]]:
+        runs = members
         if config.fitted_to:
-            refuse_begun(folder)
             observer.say("Fitting n of each strategy to the budget on a few problems")
-            campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-            candidates = [
-                (own[n].value if n in own else n, settable_of(strategies[n], config.parameters))
-                for n in (member.strategy for member in members)
-            ]
-            fitted = zip(members, fit_all(plan, candidates, campaign), strict=True)
-            configs = {name: each for member, each in fitted for name in member.votes}
-            members = members_of(configs, strategies)
-        create_group(folder, GroupConfig(_shared(plan), members).to_json())
-        _run(folder, members, plan, observer, endpoints)
+            runs = members_of(await fitted(), strategies)
+        create_group(folder, GroupConfig(_shared(plan), runs).to_json())
+        return _plans(folder, runs, plan)
+
+    with locked(folder):
+        refuse_begun(folder)
+        _run(folder, plans(), plan, campaign)
     return folder
 
 
@@ -112,8 +135,13 @@ def resume_group(
         for member in before.members
     ]
     check_same(GroupConfig(_shared(plan), members).to_json(), before.to_json(), folder)
+    campaign = Campaign(observer, endpoints, plan.verifier)
+
+    async def plans() -> dict[str, tuple[Plan, Path]]:
+        return _plans(folder, members, plan)
+
     with locked(folder):
-        _run(folder, members, plan, observer, endpoints, repair=repair)
+        _run(folder, plans(), plan, campaign, repair=repair)
     return folder
 
 
@@ -146,21 +174,23 @@ def _shared(plan: Plan) -> RunConfig:
     return msgspec.structs.replace(config, functions=functions)
 
 
-def members_of(
-    configs: Mapping[str, SearchConfig], strategies: Mapping[str, Strategy]
-) -> list[Member]:
-    """The runs that strategies with these parameters need: one for all that search the same."""
-    shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
-    for name, config in configs.items():
-        shared.setdefault((type(config), config), []).append(name)
-    return [
-        Member(
-            re.sub(r"[^A-Za-z0-9_.-]+", "-", names[0]),  # a name of the user's may be any text
-            {name: strategies[name].vote for name in names},
-            config.to_json(),
-        )
-        for (_, config), names in shared.items()
-    ]
+def members_of(variants: Sequence[Variant], strategies: Mapping[str, Strategy]) -> list[Member]:
+    """The runs that searches need: one for all that search the same."""
+    shared: dict[SearchConfig, list[Variant]] = {}
+    for variant in variants:
+        shared.setdefault(variant[2], []).append(variant)
+    members: dict[str, Member] = {}
+    for config, alike in shared.items():
+        first, point, _ = alike[0]
+        assigned = (f"{name}={value}" for name, value in point.items())
+        # a name of the user's, and a value, may be any text
+        words = (re.sub(r"[^A-Za-z0-9_.=-]+", "-", each) for each in (first, *assigned))
+        folder = ",".join(words)[:90]
+        if folder in members:
+            folder += f"-{len(members) + 1}"
+        votes: dict[str, str] = {name: strategies[name].vote for name, *_ in alike}
+        members[folder] = Member(folder, votes, config.to_json())
+    return list(members.values())
 
 
 def _chosen(member: Member, spec: Deployment, own: Mapping[str, Loaded]) -> ChosenStrategy:
@@ -182,24 +212,23 @@ def _plan_of(member: Member, plan: Plan) -> Plan:
     return replace(plan, strategy=strategy, request=requested, loaded=loaded)
 
 
+def _plans(folder: Path, members: Sequence[Member], plan: Plan) -> dict[str, tuple[Plan, Path]]:
+    """The plan and folder of each run by title; the first has this plan."""
+    return {
+        f"{number}/{len(members)} {member.title}": (_plan_of(member, plan), folder / member.folder)
+        for number, member in enumerate(members, start=1)
+    }
+
+
 def _run(
     folder: Path,
-    members: Sequence[Member],
+    plans: Awaitable[dict[str, tuple[Plan, Path]]],
     plan: Plan,
-    observer: Observer,
-    endpoints: tuple[str, ...],
+    campaign: Campaign,
     *,
     repair: bool = False,
 ) -> None:
-    """Run what has not finished and keep the comparison's numbers; the first run has this plan."""
-    plans = {
-        f"{number}/{len(members)} {' and '.join(member.votes)}": (
-            _plan_of(member, plan),
-            folder / member.folder,
-        )
-        for number, member in enumerate(members, start=1)
-    }
-    campaign = Campaign(observer, endpoints, plan.verifier)
+    """Run what has not finished and keep the comparison's numbers."""
     carry_out(campaign, plans, folder, way_on(plan, folder), repair=repair)
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})

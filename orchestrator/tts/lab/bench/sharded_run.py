@@ -28,8 +28,10 @@ from tts.runs.log import write_merged
 from tts.runs.pairs import differing_settings
 from tts.runs.run import Run
 from tts.runs.summary import summarise
-from tts.session.plan import load_checked
+from tts.session.event_loop import interruptible
+from tts.session.plan import Plan, load_checked
 
+from ..campaign import Campaign
 from ..observer import Observer
 from .single_run import bench_in, fitted, folder_of, prepare
 
@@ -64,7 +66,13 @@ def run_on_ray(
         raise ConfigError("--ray goes with a whole run of one strategy.")
     plan = prepare(config, observer, endpoints)
     folder = folder_of(plan, plan.strategy.name, out)
-    whole = fitted(plan, observer, endpoints).request
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
+
+    async def whole_plan() -> Plan:
+        async with campaign:
+            return await fitted(plan, campaign)
+
+    whole = interruptible(whole_plan(), observer.say).request
     config = msgspec.structs.replace(
         config, parameters=whole.parameters, limits=whole.limits, fitted_to=whole.fitted_to
     )

@@ -38,12 +38,12 @@ from tts.session.plan import (
 )
 from tts.session.run import unused_folder
 from tts.session.solver import Outbox
-from tts.session.strategy import ChosenStrategy, choose
+from tts.session.strategy import ChosenStrategy, StrategyLike, choose
 from tts.strategies.catalog import find_strategy
 
 from ..campaign import Campaign, carry_out
 from ..observer import Observer
-from .fitting import fit_all
+from .fitting import fit
 
 TITLE = "problems"
 """The title of a run that is the only one."""
@@ -59,38 +59,8 @@ def run_bench(
     plan = prepare(config, observer, endpoints)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
-    plan = fitted(plan, observer, endpoints)
-    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-    carry_out(campaign, {TITLE: (plan, folder)}, folder, way_on(plan, folder))
+    _carry_out(plan, folder, observer, endpoints)
     return folder
-
-
-def fitted(plan: Plan, observer: Observer, endpoints: tuple[str, ...]) -> Plan:
-    """The plan with the n that its budget of tokens has room for on average, if it names no n.
-
-    Unchanged without such a budget, and where the search spends it by itself or has no n.
-    """
-    requested, config = plan.request, plan.strategy.config
-    strategy = plan.loaded["strategy"].value if "strategy" in plan.loaded else requested.strategy
-    budget = Limits(requested.limits.budget_tokens)
-    has_n = isinstance(strategy, SearchConfig) or "n" in requested.parameters
-    if not budget or has_n or config is None or config.TAKES_BUDGET:
-        return plan
-    limits = Limits(deadline_s=requested.limits.deadline_s)
-    requested = msgspec.structs.replace(requested, limits=limits, fitted_to=budget)
-    whole = msgspec.structs.replace(requested, shard=None)
-    # every shard finds the same n
-    problems = gather_problems(whole)[1] if requested.shard else plan.problems
-    observer.say("Fitting n to the budget on a few problems")
-    (config,) = fit_all(
-        replace(plan, request=requested, problems=tuple(problems)),
-        [(strategy, requested.parameters)],
-        Campaign(observer, endpoints, plan.verifier, cold=False),
-    )
-    changes = {name: value for name, value in config if name in ("n", "beam_width")}
-    parameters = {**requested.parameters, **changes}
-    requested = msgspec.structs.replace(requested, parameters=parameters)
-    return replace(plan, request=requested, strategy=replace(plan.strategy, config=config))
 
 
 def bench_in(
@@ -104,9 +74,66 @@ def bench_in(
     """Run a benchmark in a folder, or resume it there."""
     folder = folder.resolve()
     plan = prepare(config, observer, endpoints, folder=folder)
-    campaign = Campaign(observer, endpoints, plan.verifier, cold=False)
-    plans = {TITLE: (plan, folder)}
-    carry_out(campaign, plans, folder, way_on(plan, folder), repair=repair)
+    _carry_out(plan, folder, observer, endpoints, repair=repair)
+
+
+def _carry_out(
+    plan: Plan,
+    folder: Path,
+    observer: Observer,
+    endpoints: tuple[str, ...],
+    *,
+    repair: bool = False,
+) -> None:
+    # what n is fitted with is in the caches, and a run begins without
+    campaign = Campaign(observer, endpoints, plan.verifier, cold=_needs_n(plan))
+
+    async def plans() -> dict[str, tuple[Plan, Path]]:
+        return {TITLE: (await fitted(plan, campaign), folder)}
+
+    carry_out(campaign, plans(), folder, way_on(plan, folder), repair=repair)
+
+
+def _needs_n(plan: Plan) -> bool:
+    """Whether a budget of tokens is to choose the n of a run.
+
+    Not where one is given, the search has none, or spends the budget by itself.
+    """
+    config, parameters = plan.strategy.config, plan.request.parameters
+    has_n = isinstance(_strategy(plan), SearchConfig) or "n" in parameters
+    return bool(
+        plan.request.limits.budget_tokens and not has_n and config and not config.TAKES_BUDGET
+    )
+
+
+def _strategy(plan: Plan) -> StrategyLike:
+    loaded = plan.loaded.get("strategy")
+    strategy: StrategyLike = loaded.value if loaded else plan.request.strategy
+    return strategy
+
+
+async def fitted(plan: Plan, campaign: Campaign) -> Plan:
+    """The plan with the n that its budget of tokens has room for on average, if it needs one."""
+    if not _needs_n(plan):
+        return plan
+    request = fitted_to_budget(plan.request)
+    whole = msgspec.structs.replace(request, shard=None)
+    # every shard finds the same n
+    problems = gather_problems(whole)[1] if request.shard else plan.problems
+    campaign.observer.say("Fitting n to the budget on a few problems")
+    pilot = replace(plan, request=request, problems=tuple(problems))
+    config = await fit(pilot, _strategy(plan), request.parameters, campaign)
+    changes = {name: value for name, value in config if name in ("n", "beam_width")}
+    request = msgspec.structs.replace(request, parameters={**request.parameters, **changes})
+    return replace(plan, request=request, strategy=replace(plan.strategy, config=config))
+
+
+def fitted_to_budget(config: RunConfig) -> RunConfig:
+    """A configuration whose budget of tokens is the mean to which n is fitted, and no limit."""
+    limits = Limits(deadline_s=config.limits.deadline_s)
+    return msgspec.structs.replace(
+        config, limits=limits, fitted_to=Limits(config.limits.budget_tokens)
+    )
 
 
 def resume_bench(
@@ -150,9 +177,13 @@ def run_solve(
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
     outbox = Outbox()
+
+    async def plans() -> dict[str, tuple[Plan, Path]]:
+        return {question: (replace(plan, on_step=on_step), folder)}
+
     carry_out(
         Campaign(observer, endpoints, plan.verifier, cold=False),
-        {question: (replace(plan, on_step=on_step), folder)},
+        plans(),
         folder,
         way_on(plan, folder),
         saved="What there is of the tree is logged",

@@ -41,7 +41,7 @@ from tts.session.scoring import NoGenerator, Solution, SolutionScores, ranked
 from tts.strategies.parameters import scores_answers
 
 from ..bench.single_run import bench_in
-from ..campaign import TICK_S, resumable
+from ..campaign import observed, resumable
 from ..observer import Observer
 from .chains import Chain, ChainSet, ScoredChain, read_chains
 from .score_folder import RUN, ScoredLine, appending, begin, read_log
@@ -314,22 +314,18 @@ class _Job:
             say=observer.say,
             on_loading=observer.loading,
         ) as session:
-            observer.began(progress, "chains")
-            showing = asyncio.ensure_future(self._show(session))
-            try:
-                with appending(self.folder, number) as append:
+            with (
+                observed(observer, session, progress, "chains"),
+                appending(self.folder, number) as append,
+            ):
 
-                    def take(place: int, scored: SolutionScores) -> None:
-                        name = chains[place].name
-                        self.lines[name] = append(name, scored)
-                        progress.done += 1
+                def take(place: int, scored: SolutionScores) -> None:
+                    name = chains[place].name
+                    self.lines[name] = append(name, scored)
+                    progress.done += 1
 
-                    async with session.work():
-                        await session.scorer.score_all(map(_solution, chains), take)
-            finally:
-                showing.cancel()
-                observer.changed()
-                observer.ended()
+                async with session.work():
+                    await session.scorer.score_all(map(_solution, chains), take)
 
     def _server(self) -> ServerKind | None:
         """What runs the engine: a server that runs already, or else this process, if it can.
@@ -344,12 +340,6 @@ class _Job:
             if find_server(Triton(spec)):
                 return None
         return "embedded"
-
-    async def _show(self, session: AsyncSession) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            self.progress.in_flight = session.in_flight
-            self.observer.changed()
 
 
 async def _rank(
