@@ -16,7 +16,7 @@ from tts.build.thinking_families import FAMILIES, answer_part
 from tts.build.tokenizer import Tokenizer
 from tts.problem import Problem, Turn
 from tts.prompting import Context, Models
-from tts.prompting.writing import writing
+from tts.prompting.thinking import writing
 from tts.search import Expand, Sampling, Stop
 
 CLOSES = "</think>"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
 
 from tts.endpoints.base import Generator, Verifier, VerifierResult
 from tts.prompting import Context
 from tts.prompting.writing import Written
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
-from tts.search import Expand, NodePath, Score, Scored, quantise
+from tts.search import Expand, Score, Scored, quantise
 
 from .generation import prefill, write
 from .records import CancelReason, EndedRequest, IdleWatch, JobAnswer, MeanLoad, TakeRecord
@@ -81,38 +79,42 @@ class Dispatcher:
 
     async def _request(self, job: Job, context: Context, kind: WorkKind) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
-        began, in_flight = self.clock(), self._scheduler.in_flight
+        scheduler, work = self._scheduler, job.work
+        began, in_flight = self.clock(), scheduler.in_flight
         engine = 0 if job.generates else 1
         before = self._loads[engine].update(began, in_flight[engine])  # request-seconds so far
-        new_record = partial(
-            EndedRequest,
-            *(context.problem.id, job.work, kind, job.tokens, in_flight, began),
-            reused=job.reused,
+        ended = EndedRequest(
+            *(context.problem.id, work, kind, job.tokens, in_flight, began), reused=job.reused
         )
         reply: Reply = None
-        end: JobAnswer | Exception
+        end: JobAnswer | Exception = None
         try:
-            reply = await self._reply(job.work, context)
-            contents = _contents(job.work.node, reply)
-            end = contents.get("answer")
+            reply = await self._reply(work, context)
+            if isinstance(reply, Written):
+                end = reply.thoughts
+            elif reply:
+                end = Scored(work.node, quantise(reply.score), reply.tokens)
+                ended.no_verdict, ended.critique = reply.no_verdict, reply.critique
         except asyncio.CancelledError:
             if job not in self._leaving:  # not by us: the event loop is shutting down
                 self._give_back(job)
                 raise
-            end = None
         except Exception as failure:
             end = failure
+        ended.ended_at = now = self.clock()
         if job in self._leaving:
-            self.record(new_record(self.clock(), cancelled=self._leaving[job][1]))
+            ended.cancelled = self._leaving[job][1]
+            self.record(ended)
             return
         self._give_back(job)
         if not isinstance(end, Exception):
-            now = self.clock()
-            if reply and now > began:
-                seconds = now - began
-                after = self._loads[engine].update(now, self._scheduler.in_flight[engine])
-                self._scheduler.learn(job, (after - before) / seconds, reply.tokens, seconds)
-            self.record(new_record(now, **contents))
+            if reply:
+                ended.answer, ended.tokens = end, reply.tokens
+                if now > began:
+                    seconds = now - began
+                    after = self._loads[engine].update(now, scheduler.in_flight[engine])
+                    scheduler.learn(job, (after - before) / seconds, reply.tokens, seconds)
+            self.record(ended)
         self._on_end(job, end)
 
     def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Awaitable[Reply]:
@@ -128,17 +130,3 @@ class Dispatcher:
         if not jobs:
             del self._in_flight[job.problem]
         self._scheduler.end(job)
-
-
-def _contents(node: NodePath, reply: Reply) -> dict[str, Any]:
-    """The fields of an `EndedRequest` that its reply fills; ValueError for no probability."""
-    if reply is None:
-        return {}
-    if isinstance(reply, Written):
-        return {"answer": reply.thoughts, "tokens": reply.tokens}
-    return {
-        "answer": Scored(node, quantise(reply.score), reply.tokens),
-        "tokens": reply.tokens,
-        "no_verdict": reply.no_verdict,
-        "critique": reply.critique,
-    }

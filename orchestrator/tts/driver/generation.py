@@ -10,7 +10,8 @@ from tts.base.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.base import GenerateCall, Generator
 from tts.endpoints.streaming import NewTokens, stream_of
 from tts.prompting import Context
-from tts.prompting.writing import Written, writing
+from tts.prompting.thinking import writing
+from tts.prompting.writing import Written
 from tts.search import ConfidenceWatch, Expand, Stop
 
 MAX_BROKEN_STREAMS = 5

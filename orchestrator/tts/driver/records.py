@@ -42,9 +42,9 @@ class Started:
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndedRequest:
-    """A request that an engine has answered, or that was cancelled."""
+    """A request that an engine has answered, or that was cancelled; made when it is sent."""
 
     problem: str
     work: Expand | Score | Prefetch
@@ -54,7 +54,7 @@ class EndedRequest:
     in_flight: tuple[int, int]
     """Requests on the generator and the verifier when it was sent, itself included."""
     sent_at: float
-    ended_at: float
+    ended_at: float = 0.0
     answer: JobAnswer = None
     tokens: int = 0
     """Tokens that its engine generated."""

@@ -40,8 +40,10 @@ class SharedScores:
 
     def find(self, key: bytes, node: NodePath) -> Scored | None:
         """The score of a node whose chain has one."""
-        scored = self._scores.get(key) or self._resumed.get(node)
-        return replace(self._lock(key, scored), node=node) if scored else None
+        scored = self._scores.get(key)
+        if scored is None and node in self._resumed:
+            scored = self._lock(key, self._resumed[node])
+        return replace(scored, node=node) if scored else None
 
     def pending(self, key: bytes) -> Job | None:
         """The job of a score that is asked for."""
@@ -70,7 +72,10 @@ class SharedScores:
 
     def _lock(self, key: bytes, scored: Scored) -> Scored:
         """The score of all chains with this key: the first that came."""
-        return self._scores.setdefault(key, replace(scored, request=key))
+        if (locked := self._scores.get(key)) is None:
+            locked = Scored(scored.node, scored.score, scored.tokens, key)
+            self._scores[key] = locked
+        return locked
 
 
 class PrefixGate:
@@ -118,7 +123,9 @@ class PrefixReuse:
     """The dialogues of one problem that the verifier reads, and those above them."""
 
     def __init__(self, context: Context) -> None:
+        models = context.models
         self._context = context
+        self._extends = models.dialogue is not None and not models.reads_whole
         self._keys: set[bytes] = set()
 
     def read(self, node: NodePath) -> int:
@@ -127,14 +134,13 @@ class PrefixReuse:
         It has read them before: in the dialogue of a node above or an equal one, or, as all share
         the question, in any.
         """
-        context, models = self._context, self._context.models
-        if models.takes_text:
+        context = self._context
+        if context.models.takes_text:
             return 0
-        extends = models.dialogue and not models.reads_whole
         above, keys = node, list[bytes]()
         while above:
             # what does not extend the dialogues above it need not have them made
-            if extends or above == node or context.has_dialogue(above):
+            if self._extends or above == node or context.has_dialogue(above):
                 if (key := context.score_key(above)) in self._keys:
                     break
                 keys.append(key)

@@ -127,8 +127,8 @@ class Speculation:
         expandable = self._search.hints.expandable()
         jobs: list[Job] = []
         for node in list(self.ahead):
-            if any(node[:depth] in expandable for depth in range(1, len(node))):
-                continue
+            if any(node[:depth] in expandable for depth in range(len(node) - 1, 0, -1)):
+                continue  # mostly below its parent
             guess = self._decide(node, hit=False)
             if guess.answered:
                 del self._answers[node]

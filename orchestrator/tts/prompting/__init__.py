@@ -6,7 +6,7 @@
 | chat | the generator's prompt |
 | step_ends | where a step ends, in token ids and in text |
 | context | the ids of one problem's nodes, built once per node |
-| writing | the requests that an expansion takes, and the thoughts of their replies |
+| writing, thinking | the requests that an expansion takes, and the thoughts of their replies |
 | score_calls | requests that score a chain which was written elsewhere |
 """
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tts.base.errors import DatasetError
 from tts.build.tokenizer import Ids
-from tts.build.verifiers.untrained import Prompted
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.thinking import extended
 from tts.problem import Problem
@@ -25,8 +25,11 @@ class _Node:
 
     above: _Node | None
     """Its parent; None of the root."""
-    ids: Ids
-    """The generator's ids: the prompt and everything generated down to the node."""
+    token_ids: Sequence[int] = ()
+    """Its own ids."""
+    ids: Ids | None = None
+    """The generator's ids, the prompt and everything generated down to the node, once they are
+    asked for: few nodes are expanded."""
     text: str = ""
     """The part of its text that the verifier reads."""
     thinking: int | None = None
@@ -37,11 +40,13 @@ class _Node:
     """Whether the verifier reads its text; if not, the nodes above it are not read either."""
     has_answer: bool = True
     """Whether its chain can be scored: not while the answer has not begun."""
-    steps: tuple[str, ...] = ()
-    """The texts that the verifier reads of its chain, stripped, one each step."""
+    steps: tuple[str, ...] | None = None
+    """The texts that the verifier reads of its chain, stripped, one each step, once asked for."""
     dialogue: Ids | None = None
     """The verifier's ids, once they are asked for: not every step is scored."""
-    dialogues_below: dict[str, Ids] = field(default_factory=dict)
+    key: bytes = b""
+    """The key of its score, likewise."""
+    dialogues_below: dict[str, Ids] | None = None
     """Verifier ids by step: equal siblings are tokenised once and share theirs."""
 
 
@@ -66,7 +71,7 @@ class Context:
             models = replace(models, thinking=thinking)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
         if dialogue is not None:
-            sizes.append(("verifier", dialogue, spec.verifier_model.max_seq_len))
+            sizes.append(("verifier", dialogue, models.verifier_context))
         for role, ids, limit in sizes:
             if len(ids) >= limit:
                 raise DatasetError(
@@ -74,7 +79,7 @@ class Context:
                     f"max_seq_len is {limit}; nothing would be left to generate.",
                     hint=f"Raise {role}.max_seq_len in the deployment, or leave the problem out.",
                 )
-        root = _Node(None, prompt, thinking=0 if models.thinking else None)
+        root = _Node(None, ids=prompt, thinking=0 if models.thinking else None, steps=())
         root.dialogue = NO_IDS if dialogue is None else dialogue
         return cls(models, problem, {(): root})
 
@@ -86,12 +91,11 @@ class Context:
         if node in self._nodes:
             return
         above = self._nodes[node[:-1]]
-        new = self._nodes[node] = _Node(above, extended(above.ids, thought.token_ids), thought.text)
+        new = self._nodes[node] = _Node(above, thought.token_ids, text=thought.text)
         if thought.thinking:
             self._add_thinking(new, above, thought)
         elif above.is_thought:
             new.has_answer = not thought.blank
-        new.steps = (*above.steps, new.text.strip()) if new.is_read else above.steps
 
     def _add_thinking(self, new: _Node, above: _Node, thought: Thought) -> None:
         """Note that a new node is a part of the thinking, and what the verifier reads of it."""
@@ -116,15 +120,25 @@ class Context:
         if self.models.dialogue and not self.models.reads_whole:
             above = self._nodes[node[:-1]]
             turn = self.models.verifier.add_turn(self._dialogue(above), "", _number(above) + 1)
-            self._nodes[node].dialogue = turn
+            self._nodes[node].dialogue, self._nodes[node].key = turn, turn.tobytes()
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
-        return self._nodes[parent].ids
+        node, pieces = self._nodes[parent], list[Sequence[int]]()
+        while node.ids is None:
+            pieces.append(node.token_ids)
+            assert node.above
+            node = node.above
+        if pieces:
+            behind = [token for piece in reversed(pieces) for token in piece]
+            self._nodes[parent].ids = extended(node.ids, behind)
+        ids = self._nodes[parent].ids
+        assert ids is not None
+        return ids
 
     def room(self, parent: NodePath) -> int:
         """Tokens that the generator's context has left below `parent`."""
-        return self.models.room(self._nodes[parent].ids)
+        return self.models.room(self.generator_ids(parent))
 
     def thought_tokens(self, parent: NodePath) -> int | None:
         """Tokens of the thinking that `parent` is in; None where it is behind it."""
@@ -141,19 +155,20 @@ class Context:
     def score_key(self, node: NodePath) -> bytes:
         """The key of a node's score: nodes with the same key have the same score."""
         record = self._nodes[node]
-        if self.models.takes_text:
-            return "\0".join((*record.steps, _text(record))).encode()
-        return self._dialogue(record).tobytes()
+        if not record.key:
+            if self.models.takes_text:
+                record.key = "\0".join((*_steps(record), _text(record))).encode()
+            else:
+                record.key = self._dialogue(record).tobytes()
+        return record.key
 
     def score_tokens(self, node: NodePath) -> int:
         """Tokens of the chain that the verifier reads for the score of `node`."""
         return len(self.generator_ids(node) if self.models.takes_text else self.verifier_ids(node))
 
     def score_cost(self, node: NodePath) -> int:
-        """What the score of `node` takes of the verifier's budget: critiques, or prompt tokens."""
-        dialogue, critiques = self.models.dialogue, self.models.deployment.critiques
-        requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
-        return critiques or requests * self.score_tokens(node)
+        """What the score of `node` takes of the verifier's budget."""
+        return self.models.score_cost(self.score_tokens(node))
 
     def can_be_scored(self, node: NodePath) -> bool:
         """Whether the chain that ends in `node` has an answer and fits the verifier's context."""
@@ -161,13 +176,13 @@ class Context:
             return False
         if self.models.takes_text:
             return True
-        return len(self.verifier_ids(node)) < self.models.deployment.verifier_model.max_seq_len
+        return len(self.verifier_ids(node)) < self.models.verifier_context
 
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
         record, problem = self._nodes[node], self.problem
         ids = NO_IDS if self.models.takes_text else self._dialogue(record)
-        return ScoreCall(ids, problem.full_question, record.steps, _text(record), problem.extra)
+        return ScoreCall(ids, problem.full_question, _steps(record), _text(record), problem.extra)
 
     def has_dialogue(self, node: NodePath) -> bool:
         """Whether the verifier's ids of `node` have been built."""
@@ -180,9 +195,11 @@ class Context:
         above = node.above
         assert above
         if critic := self.models.critic:
-            node.dialogue = critic.prompt(self.problem.full_question, node.steps)
+            node.dialogue = critic.prompt(self.problem.full_question, _steps(node))
         else:
             verifier, step = self.models.verifier, node.text.strip()
+            if above.dialogues_below is None:
+                above.dialogues_below = {}
             ids = above.dialogues_below.get(step)
             if ids is None:
                 question = self.problem.full_question
@@ -206,6 +223,20 @@ def _text(node: _Node) -> str:
     return "".join(reversed(texts))
 
 
+def _steps(node: _Node) -> tuple[str, ...]:
+    """The texts that the verifier reads of the chain that ends in a node, one each step."""
+    unbuilt: list[_Node] = []
+    last = node
+    while last.steps is None:
+        unbuilt.append(last)
+        assert last.above
+        last = last.above
+    steps = last.steps
+    for each in reversed(unbuilt):
+        steps = each.steps = (*steps, each.text.strip()) if each.is_read else steps
+    return steps
+
+
 def _number(node: _Node) -> int:
     """The number of steps with text that the verifier reads down to a node."""
-    return sum(map(bool, node.steps))
+    return sum(map(bool, _steps(node)))

@@ -13,6 +13,7 @@ from tts.build.thinking import Thinking, continued_thinking, thinking_of
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.build.verifiers.critique import Critic, critic
 from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
+from tts.build.verifiers.untrained import Prompted
 from tts.problem import Problem
 from tts.search import Thought
 
@@ -144,22 +145,39 @@ class Models:
         """What ends a step, in the text."""
         return self.deployment.generator.step_delimiter
 
-    @property
+    @cached_property
     def verifier(self) -> VerifierDialogue:
         """How the verifier is asked; RuntimeError for one that takes text or writes."""
         if self.dialogue is None:
             raise RuntimeError("this verifier takes text: it has no dialogue in token ids")
         return self.dialogue
 
-    @property
+    @cached_property
     def takes_text(self) -> bool:
         """Whether chains are scored as text, by a verifier without a tokenizer."""
         return self.dialogue is None and self.critic is None
 
-    @property
+    @cached_property
     def reads_whole(self) -> bool:
         """Whether the verifier reads the answer as one text."""
         return self.deployment.verifier_model.reads_whole
+
+    @cached_property
+    def verifier_context(self) -> int:
+        """Tokens of the context of a verifier that is a model."""
+        return self.deployment.verifier_model.max_seq_len
+
+    def score_cost(self, tokens: int) -> int:
+        """What the score of a chain of so many tokens takes of the verifier's budget."""
+        critiques, requests = self._critiques_and_requests
+        return critiques or requests * tokens
+
+    @cached_property
+    def _critiques_and_requests(self) -> tuple[int, int]:
+        """Critiques that a score takes, or 0, and otherwise requests."""
+        dialogue = self.dialogue
+        requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
+        return self.deployment.critiques, requests
 
     def thoughts(
         self, token_ids: Sequence[int], *, truncated: bool, whole: bool

@@ -35,7 +35,7 @@ from pydantic import Field
 
 from .protocol import Search, StepConfig
 from .seeds import SeedOf
-from .step_hints import StepHints, best_get
+from .step_hints import StepHints, best_get, expected_score
 from .step_search import Pool, StepSearch
 from .thought import Completion, Fate, NodePath, significant
 from .tree import Node, Rank
@@ -79,7 +79,7 @@ class SeenValues:
     def normalised(self, total: float, visits: int = 1) -> float:
         """The sum of the values of some visits, each from 0 (least seen) to 1 (most seen)."""
         span = self.most - self.least
-        return significant((total - visits * self.least) / span) if self.differ else 0.0
+        return (total - visits * self.least) / span if span > 0 else 0.0
 
     def prospect(self, parent: float | None) -> float:
         """The value that a new child is expected to have; half a point is what is believed before
@@ -124,8 +124,10 @@ class NodeVisits:
     """Whether its chain ends there."""
     visits: int = 1
     """Number of simulations that went through it and ended; its own score counts as one."""
+    value: float | None = None
+    """Its own value; None for the root."""
     total: float = 0.0
-    """Sum of the values of these simulations."""
+    """Sum of the values of these simulations, and its own."""
     under_way: int = 0
     """Simulations that go through it and have not ended; each counts as a visit of the least
     value."""
@@ -156,8 +158,9 @@ class MctsSearch(StepSearch[MctsConfig]):
         """How many there were; each has its number as the key of its pool."""
         self._expanding: dict[int, NodeVisits] = {}
         """The nodes whose children are awaited, by the keys of the pools."""
-        self._ready: list[Pool] = []
-        """The pools of this wave whose candidates wait for those of others."""
+        self._ready: list[tuple[Pool, float | None]] = []
+        """The pools of this wave whose candidates wait for those of others, each with the value of
+        the node above it."""
         self._values = SeenValues()
         self._unexpanded: dict[NodePath, Node] = {}
         """The nodes that may yet be expanded for the first time."""
@@ -174,21 +177,22 @@ class MctsSearch(StepSearch[MctsConfig]):
 
     def _decide(self, pool: Pool) -> None:
         """The children of one node are ready; the last ones of a wave let the next begin."""
-        self._ready.append(pool)
         self.undecided[pool.key] = pool
         place = self._expanding.pop(pool.key)
+        self._ready.append((pool, place.value))
         place.opening = 0
         for candidate in pool.candidates:
-            value = self._path_score(candidate.end)
+            value, node = expected_score(candidate), candidate.end
             self._values.extend(value)
-            new = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
-            self._tokens += sum(len(node.thought.token_ids) for node in new if node.thought)
-            child = NodeVisits(candidate.end, pool, is_end=not candidate.active, total=value)
-            place.children.append(child)
-            if child.is_end:
-                self._ends.append(candidate.end)
+            is_end = not candidate.active
+            place.children.append(NodeVisits(node, pool, is_end, value=value, total=value))
+            if is_end:
+                self._ends.append(node)
             else:
-                self._unexpanded[candidate.end.path] = candidate.end
+                self._unexpanded[node.path] = node
+            if self._may_end:
+                new = self.tree.chain(node.path)[candidate.start - 1 :]
+                self._tokens += sum(len(each.thought.token_ids) for each in new if each.thought)
         if not self._expanding:
             self._next_wave()
 
@@ -197,8 +201,10 @@ class MctsSearch(StepSearch[MctsConfig]):
 
         Then the nodes at which they stand get these children.
         """
-        for pool in sorted(self._ready, key=lambda pool: pool.key):  # not as timing had it
-            self._learn(pool)
+        self._ready.sort(key=lambda each: each[0].key)  # not as timing had it
+        for pool, above in self._ready:
+            for candidate in pool.candidates:
+                self._values.compare(expected_score(candidate), above)
             del self.undecided[pool.key]
         self._ready.clear()
         walking, self._under_way = self._under_way, []
@@ -221,13 +227,6 @@ class MctsSearch(StepSearch[MctsConfig]):
         self._reported = len(self._completed)
         return self._may_end(list(map(self._completion, new)), self._tokens)
 
-    def _learn(self, pool: Pool) -> None:
-        """Compare the children of an expansion with their parent."""
-        for candidate in pool.candidates:
-            above = candidate.end.path[: candidate.start - 1]
-            parent = self._path_score(self.tree[above]) if above else None
-            self._values.compare(self._path_score(candidate.end), parent)
-
     def _walk(self, simulation: Simulation) -> None:
         """Walk on to a node where a new child is the best choice, if not to the end of a chain."""
         while child := self._choose(simulation[-1]):
@@ -245,20 +244,19 @@ class MctsSearch(StepSearch[MctsConfig]):
             untouched = (c for c in place.children if c.visits + c.under_way == 1)
             return next(untouched, None)
         full = len(place.children) + place.opening >= self.config.width
-        parent = self._path_score(place.node) if place.pool else None
-        prospect = None if full else self._values.prospect(parent)
+        prospect = None if full else self._values.prospect(place.value)
         return best_child(place, self.config.exploration, self._values.normalised, prospect)
 
     def _complete(self, simulation: Simulation) -> None:
         """The simulation has come to the end of a chain, whose score is its value."""
         end = simulation[-1]
+        assert end.value is not None
         end.exhausted = True
         self._completed.append(end.node)
-        value = self._path_score(end.node)
         for place in simulation[1:]:
             place.under_way -= 1
             place.visits += 1
-            place.total += value
+            place.total += end.value
 
     def _expand(self, place: NodeVisits) -> None:
         """Ask for as many new children of a node as there are simulations that stand at it."""
@@ -295,18 +293,18 @@ def best_child(
     to the child with the best score, then to the first path, and to a new child last.
     """
     visits = sum(child.visits + child.under_way for child in place.children) + place.opening
-
-    def bound(mean: float, own: int) -> float:
-        return significant(mean + exploration * math.sqrt(visits) / (1 + own))
-
-    def order(child: NodeVisits) -> Rank:
-        assert child.node.score is not None
-        own = child.visits + child.under_way
-        value = normalised(child.total, child.visits) / own
-        return -bound(value, own), -child.node.score, child.node.path
-
-    best = min((child for child in place.children if not child.exhausted), key=order, default=None)
+    explored = exploration * math.sqrt(visits)
+    best: NodeVisits | None = None
+    best_rank: Rank = (math.inf, 0.0, ())
+    for child in place.children:
+        if not child.exhausted:
+            own = child.visits + child.under_way
+            mean = normalised(child.total, child.visits) / own
+            bound = significant(mean + explored / (1 + own))
+            rank = -bound, -(child.node.score or 0.0), child.node.path
+            if rank < best_rank:
+                best, best_rank = child, rank
     if best is None or prospect is None:
         return best
-    another = bound(prospect, len(place.children) + place.opening)
-    return best if -order(best)[0] >= another else None
+    another = significant(prospect + explored / (1 + len(place.children) + place.opening))
+    return best if -best_rank[0] >= another else None

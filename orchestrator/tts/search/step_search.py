@@ -20,7 +20,6 @@ from abc import abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -43,6 +42,8 @@ from .tree import Node, Rank, Tree
 
 UNKNOWN_SCORE = 0.5
 """The score that a path is taken to have before any of its steps has been scored."""
+
+_RANK = attrgetter("rank")
 
 AnyConfig = TypeVar("AnyConfig", bound=SearchConfig)
 
@@ -210,9 +211,11 @@ class StepSearch(Search, Generic[AnyConfig]):
         if key is None:
             key = after.key if after else 0
         pool = Pool(key, iteration, whole or self.config.is_whole(iteration))
-        bounds = cache(self._upper_bound_and_prior)  # siblings have the same
+        bounds: dict[NodePath, tuple[float, float]] = {}  # siblings have the same
         for path in starts:
-            candidate = Candidate(pool, len(path), self.tree.add(path), *bounds(path[:-1]))
+            if (above := path[:-1]) not in bounds:
+                bounds[above] = self._upper_bound_and_prior(above)
+            candidate = Candidate(pool, len(path), self.tree.add(path), *bounds[above])
             pool.candidates.append(candidate)
             self._awaiting_step[path] = candidate
             self._asks.append(self.request(path, whole=pool.whole))
@@ -224,7 +227,8 @@ class StepSearch(Search, Generic[AnyConfig]):
         The first is the path's score with one more step of the best score, the second without one,
         as it stays after a step without text.
         """
-        above = [self.tree.value(node) for node in self.tree.counted_nodes(parent)]
+        counted = self.tree.counted_nodes(parent) if parent else []
+        above = [self.tree.value(node) for node in counted]
         how = self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
         # a calibration may value the best step below 1, and so below a path without it
@@ -260,18 +264,19 @@ class StepSearch(Search, Generic[AnyConfig]):
 
     def _nodes_to_score(self, candidate: Candidate) -> list[NodePath]:
         """The last step, or where the aggregation needs them the new steps that are judged."""
-        *above, end = self.tree.chain(candidate.end.path)[candidate.start - 1 :]
+        end = candidate.end.path
         if not candidate.pool.whole or self.config.agg_strategy == "last":
-            return [end.path]
+            return [end]
+        *above, _ = self.tree.chain(end)[candidate.start - 1 :]
         answers = [each.path for each in above if each.thought and not each.thought.thinking]
-        return [*answers, end.path]
+        return [*answers, end]
 
     def _rank_candidate(self, candidate: Candidate) -> None:
         """Place a candidate that waits for nothing more among those of its pool."""
         pool = candidate.pool
         candidate.rank = self._rank(candidate.end)
         for ranked in [pool.ranked, pool.ranked_active] if candidate.active else [pool.ranked]:
-            insort(ranked, candidate, key=attrgetter("rank"))
+            insort(ranked, candidate, key=_RANK)
         self._advance(candidate)
 
     def _advance(self, candidate: Candidate) -> None:

@@ -49,7 +49,10 @@ class Fate(StrEnum):
     """It ends a complete chain beyond the n that come out."""
 
 
-@dataclass(frozen=True, slots=True)
+# values that are made for each thought: frozen they would take three times as long to make
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Thought:
     """One reasoning step as the generator wrote it; `token_ids` are never re-tokenised."""
 
@@ -108,7 +111,7 @@ class Confidence:
     """A chain ends at the first token whose window lies below this; None: none does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Expand:
     """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
 
@@ -126,7 +129,7 @@ class Expand:
     """An answer of more tokens than this is of no use, and its end need not be written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Score:
     """Score the path that ends in `node` (the score of its last step).
 
@@ -144,7 +147,7 @@ class Score:
 Work = Expand | Score
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Generated:
     """The answer to an Expand: one thought, with what was thought before it; `whole`, many."""
 
@@ -152,7 +155,7 @@ class Generated:
     thoughts: tuple[Thought, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Scored:
     """The answer to a Score: the verifier's probability that the step is right, in [0, 1]."""
 

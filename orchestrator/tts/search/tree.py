@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .calibration import Calibration
 from .thought import (
@@ -28,6 +28,8 @@ class Node:
     """A thought's place in the tree. `score` is locked at the first write."""
 
     path: NodePath
+    above: Node | None = field(default=None, repr=False, compare=False)
+    """Its parent; None at the first step."""
     thought: Thought | None = None
     score: float | None = None
     fate: Fate = Fate.OPEN
@@ -75,9 +77,10 @@ class Tree:
 
     def add(self, path: NodePath) -> Node:
         """Make the node at `path`; it must be new and its parent must exist."""
-        if path in self._nodes or (len(path) > 1 and path[:-1] not in self._nodes):
+        above = self._nodes.get(path[:-1])
+        if path in self._nodes or (above is None and len(path) > 1):
             raise ValueError(f"node {path} exists already or has no parent")
-        node = self._nodes[path] = Node(path)
+        node = self._nodes[path] = Node(path, above)
         return node
 
     def drop(self, unwanted: Callable[[NodePath], bool]) -> None:
@@ -86,7 +89,12 @@ class Tree:
 
     def chain(self, path: NodePath) -> list[Node]:
         """The nodes from the first step to `path`."""
-        return [self._nodes[path[:depth]] for depth in range(1, len(path) + 1)]
+        node = self._nodes[path] if path else None
+        chain: list[Node] = []
+        while node:
+            chain.append(node)
+            node = node.above
+        return chain[::-1]
 
     def text(self, path: NodePath) -> str:
         """Text that the generator wrote from the root to `path`, without its thinking."""
@@ -95,7 +103,7 @@ class Tree:
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
         """The value that a search gives a path: the aggregate of the values that count."""
-        return aggregate(list(map(self.value, self._aggregated(path, how))), how)
+        return aggregate([self.value(node) for node in self._aggregated(path, how)], how)
 
     def value(self, node: Node) -> float:
         """The probability that a node's score stands for; without a calibration, the score."""
@@ -123,10 +131,9 @@ class Tree:
         unscored = False  # whether there is text that no score has judged
         for node in self.chain(path):
             unscored = unscored or (node.thought is not None and not node.thought.blank)
-            if node.score is None:
-                continue
-            (nodes if unscored else blank).append(node)
-            unscored = False
+            if node.score is not None:
+                (nodes if unscored else blank).append(node)
+                unscored = False
         return nodes or blank[:1]
 
     def _aggregated(self, path: NodePath, how: Aggregation) -> list[Node]:

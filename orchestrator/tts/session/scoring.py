@@ -20,7 +20,6 @@ from typing import Any
 
 from tts.base.errors import DatasetError, RequestRefused
 from tts.build.tokenizer import Message
-from tts.build.verifiers.untrained import Prompted
 from tts.driver.policy import policy_of
 from tts.driver.sharing import common_length
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
@@ -129,9 +128,7 @@ class Scorer:
         self._answers_only = answers_only
         policy = policy_of(models.deployment, "decoupled")
         self._room = _Room(TEXTS_IN_FLIGHT if models.takes_text else policy.verifier_limit)
-        dialogue = models.dialogue
-        self._requests = len(dialogue.answers) if isinstance(dialogue, Prompted) else 1
-        self._leads = policy.prefetch and dialogue is not None and not models.reads_whole
+        self._leads = policy.prefetch and models.dialogue is not None and not models.reads_whole
         """Whether a solution's longest dialogue goes ahead: all others are in the cache then of an
         engine that computes what requests side by side begin with once for each."""
 
@@ -187,10 +184,7 @@ class Scorer:
             return await self._verifier.score(call)
 
     def _cost(self, call: ScoreCall) -> int:
-        if self._models.takes_text:
-            return 1
-        critiques = self._models.deployment.critiques
-        return critiques or self._requests * len(call.input_ids)
+        return 1 if self._models.takes_text else self._models.score_cost(len(call.input_ids))
 
 
 class _AskedQuestion:
