@@ -91,12 +91,18 @@ def command_line() -> str:
         "`tts COMMAND --help` prints the same. DEPLOYMENT is a deployment file or the name of a "
         "bundled one, such as `demo`; RUN is a run folder. Commands with results take `--json` "
         "and print one document, for programs: [JSON output](#json-output). `tts --quiet` "
-        "prints results and errors only, `tts --verbose` also log messages and tracebacks.",
+        "prints results and errors only, `tts --verbose` also log messages and tracebacks. "
+        "Defaults stand in brackets.",
     ]
     for panel, commands in panels.items():
         parts += [f"## {panel}", *(_refer(text, common) for text in commands)]
     parts += ["## Options of several commands", "\n".join(sorted(common))]
     return "\n\n".join([*parts, *exit_codes(), *json_output()]) + "\n"
+
+
+def _in_brackets(match: re.Match[str]) -> str:
+    """A default of an option, and its limits."""
+    return f" ({'; '.join(filter(None, match.groups()))})"
 
 
 def _refer(text: str, common: set[str]) -> str:
@@ -135,6 +141,9 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     )
     page = page.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
     page = re.sub(r"(?<=\w)\[(?=:)", r"\[", page)  # would begin a link
+    page = re.sub(
+        r"  \[default: \(?(.*?)\)?(?:; (?:x>=[01]|(\S+)))?\]$", _in_brackets, page, flags=re.M
+    )
     page = re.sub(r"^## `(.*)`$", r"### \1", page, flags=re.M)
     head, _, examples = page.partition("Examples:\n")
     if examples:  # they stand in the place of the usage
