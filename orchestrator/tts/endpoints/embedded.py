@@ -42,13 +42,12 @@ from tts.engines.statistics import Statistics
 from .base import GenerateCall, ScoreCall, VerifierResult
 from .retry import MOST_DEATHS, PATIENCE_S, Heartbeat, retried
 from .shaping import refuse_top, shaped
-from .streaming import NewTokens, StreamingGenerator
+from .streaming import NewTokens, StopWordSets, StreamingGenerator
 from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
 
-_NO_WORDS: Sequences = ()
 _ENGINE = "the OpenVINO engine"
 
 
@@ -304,8 +303,7 @@ class EmbeddedGenerator(StreamingGenerator):
     ) -> None:
         self._engine = engine
         self._end_id = None if end_id == wire.NO_END_ID else end_id
-        self._step_stop_words = step_stop_words
-        self._end_stop_words = end_stop_words
+        self._stop_words = StopWordSets(step_stop_words, end_stop_words)
         self._words = lru_cache(maxsize=256)(self._new_words)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -346,11 +344,7 @@ class EmbeddedGenerator(StreamingGenerator):
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:
-        words = (
-            *stop_words,
-            *(_NO_WORDS if ignore_end else self._end_stop_words),
-            *(self._step_stop_words if at_step else _NO_WORDS),
-        )
+        words = self._stop_words.of(at_step, stop_words, ignore_end)
         self._engine.check_words(words)
         return words
 

@@ -17,6 +17,7 @@ import math
 import queue
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ TextFunction = Callable[..., str | Awaitable[str]]
 OPTIONS = ("max_tokens", "temperature", "top_p", "stop", "seed")
 """The arguments that a generator may take, by the names of its parameters."""
 
+_Outcome = Future[tuple[Any, BaseException | None]]
+"""The result of a call, or what it raised."""
 _CONTEXT = 64
 """Tokens in front of an output that decide how its text is encoded."""
 _OURS = Path(__file__).resolve().parents[1]
@@ -100,7 +103,9 @@ class Caller:
         self._function = function
         call = getattr(function, "__call__", None)  # noqa: B004 - of an object: may be async def
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], _Outcome] | None] = (
+            queue.SimpleQueue()
+        )
         self._thread: threading.Thread | None = None
 
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -115,31 +120,21 @@ class Caller:
             # unlike an executor's, a daemon does not keep a program from ending while it blocks
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-        def answer_with(value: Any, error: BaseException | None) -> None:
-            if not answer.done():
-                answer.set_result((value, error))
-
-        def work() -> None:
-            value = raised = None
-            try:
-                value = call()
-            except BaseException as error:  # a future refuses some, such as StopIteration
-                raised = error
-            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                loop.call_soon_threadsafe(answer_with, value, raised)
-
-        self._calls.put(work)
-        value, error = await answer
+        outcome = _Outcome()
+        self._calls.put((call, outcome))
+        value, error = await asyncio.wrap_future(outcome)
         if error is not None:  # of whatever kind: nobody interrupts or cancels that thread
             raise failed(self.name, error) from error
         return value
 
     def _work(self) -> None:
-        while work := self._calls.get():
-            work()
+        while job := self._calls.get():
+            call, outcome = job
+            if outcome.set_running_or_notify_cancel():
+                try:
+                    outcome.set_result((call(), None))
+                except BaseException as error:  # a future refuses some, such as StopIteration
+                    outcome.set_result((None, error))
 
     def close(self) -> None:
         """End the worker thread; a call that has begun is not waited for."""

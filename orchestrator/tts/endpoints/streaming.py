@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tts.build.spec import Role
+from tts.engines.generate_request import Sequences
 
 from .base import GenerateCall, Generator, Verifier
 
@@ -56,6 +57,19 @@ def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTok
 
 async def _whole(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
     yield NewTokens(await generator.generate(call), final=True)
+
+
+class StopWordSets(NamedTuple):
+    """Token sequences that end an output of ours, each of which is part of it."""
+
+    step: Sequences
+    """Those that end a step."""
+    end: Sequences
+    """Those that end a sequence, as its end id does."""
+
+    def of(self, at_step: bool, own: Sequences, ignore_end: bool) -> Sequences:
+        """All words of a call, whose `own` come first."""
+        return (*own, *(() if ignore_end else self.end), *(self.step if at_step else ()))
 
 
 @runtime_checkable

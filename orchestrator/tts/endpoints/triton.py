@@ -17,7 +17,7 @@ from tts.engines.responses import first_probability
 
 from .base import GenerateCall, ScoreCall, VerifierResult
 from .shaping import refuse_top, shaped
-from .streaming import NewTokens, StreamingGenerator
+from .streaming import NewTokens, StopWordSets, StreamingGenerator
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
@@ -124,7 +124,7 @@ class TritonGenerator(StreamingGenerator):
         self._connection = connection
         self._model = model
         self._end_id = end_id
-        self._step_stop_words, self._end_stop_words = step_stop_words, end_stop_words
+        self._stop_words = StopWordSets(step_stop_words, end_stop_words)
         self._template = lru_cache(maxsize=256)(self._new_template)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -168,11 +168,7 @@ class TritonGenerator(StreamingGenerator):
         shaping: tuple[tuple[str, float], ...],
     ) -> RequestTemplate:
         end_id = wire.NO_END_ID if ignore_end else self._end_id
-        words = [
-            *stop_words,
-            *(() if ignore_end else self._end_stop_words),
-            *(self._step_stop_words if at_step else ()),
-        ]
+        words = self._stop_words.of(at_step, stop_words, ignore_end)
         return generate_template(
             end_id, words, draw, guided=guided, flags=flags, shaping=shaping, model=self._model
         )
