@@ -12,7 +12,7 @@ from tts.base.errors import EndpointError
 from tts.endpoints import triton_stream
 from tts.endpoints.triton_errors import ErrorAnswer
 from tts.endpoints.triton_requests import RequestRow, RequestTemplate
-from tts.endpoints.triton_stream import Streams
+from tts.endpoints.triton_stream import Streams, TickBatcher
 from tts.engines import wire
 from tts.engines.responses import row_tensors
 
@@ -422,3 +422,36 @@ async def test_an_answer_without_rows_fails_its_request():
         calls[0].answer(calls[0].numbers[0], model_name="generator")
         with pytest.raises(EndpointError, match="model generator has no rows"):
             await sample.next()
+
+
+async def test_a_turn_is_handed_over_by_key_in_order_and_in_parts():
+    taken = []
+    turns = TickBatcher(lambda key, items: taken.append((key, items)), 3)
+
+    async def ask(key, item):
+        turns.add(key, item)
+
+    asked = [ask("a", item) for item in range(5)]
+    await asyncio.gather(*asked, ask("b", 7))
+    await asyncio.sleep(0)
+    assert taken == [("a", [0, 1, 2]), ("a", [3, 4]), ("b", [7])]
+    turns.add("a", 8)
+    assert len(taken) == 3
+    await asyncio.sleep(0)
+    assert taken[3:] == [("a", [8])]
+
+
+async def test_what_is_added_while_a_turn_is_handed_over_belongs_to_the_next():
+    taken = []
+
+    def take(key, items):
+        taken.append(items)
+        if items == [1]:
+            turns.add("a", 2)
+
+    turns = TickBatcher(take, 3)
+    turns.add("a", 1)
+    await asyncio.sleep(0)
+    assert taken == [[1]]
+    await asyncio.sleep(0)
+    assert taken == [[1], [2]]

@@ -1,4 +1,4 @@
-"""The engine host in process, on a tiny random engine: what it answers."""
+"""The engine host in process, on a tiny random engine: answers, cancellations, failures."""
 
 import json
 import queue
@@ -8,9 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.engines.engine_host import EngineHost
 from tests.engines.host_requests import Stepping, prompt, sampled
 
-from tts.engines.generate_request import GenerateRequest
+from tts.base import paths
+from tts.base.errors import EngineError
+from tts.build.manifest import read_engine_config
+from tts.build.openvino import runtime as openvino_runtime
+from tts.engines import engine
+from tts.engines.generate_request import EngineLimits, GenerateRequest
+from tts.engines.responses import unavailable
 
 
 def test_the_same_tokens_alone_batched_and_warm(open_host):
@@ -180,3 +187,142 @@ def test_a_reset_empties_the_prefix_cache_and_changes_no_output(open_host):
     assert runner.at_rest()
     assert reset()
     assert steps_and_output() == (cold, output)
+
+
+def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(open_host):
+    runner = open_host(max_active=1)
+    started, ended = threading.Event(), threading.Event()
+    replies = {}
+
+    def on_response(name):
+        def collect(response):
+            replies[name] = response
+            started.set()
+            if len([r for r in replies.values() if r.final]) == 2:
+                ended.set()
+
+        return collect
+
+    running = runner.host.submit(sampled(n=200, streaming=True), on_response("running"))
+    waiting = runner.host.submit(sampled(n=200), on_response("waiting"))
+    assert started.wait(10)
+    runner.host.stop(waiting)
+    runner.host.stop(running)
+    runner.host.stop(running)  # once more does no harm
+    assert ended.wait(10)
+    assert replies["running"].finish_reason == replies["waiting"].finish_reason == "cancelled"
+    assert replies["waiting"].token_ids == []
+    assert len(runner.run(sampled(n=5))[0].token_ids) == 5
+    assert runner.at_rest()
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_request_cancelled_inside_its_prompt_leaves_no_wrong_prefix(open_host, steps):
+    # 60 tokens in steps of 24: some prompt is half computed whenever the cancellation comes
+    runner = open_host(max_num_tokens=24)
+    host = runner.host
+    requests = [sampled(seed, n=8, length=60) for seed in range(3)]
+    gate, ended = threading.Event(), threading.Semaphore(0)
+    host.call(gate.wait)
+    tickets = [host.submit(r, lambda response: ended.release()) for r in requests]
+    step, taken = host._pipeline.step, []
+
+    def cancel_after_some_steps():
+        if len(taken) == steps:
+            for ticket in tickets:
+                host.cancel(ticket)
+        taken.append(None)
+        step()
+
+    host._pipeline = Stepping(host._pipeline, cancel_after_some_steps)
+    gate.set()
+    for _ in tickets:
+        assert ended.acquire(timeout=10)
+    assert runner.at_rest()
+    fresh = open_host(max_num_tokens=24)
+    assert runner.run(*requests) == fresh.run(*requests)
+
+
+@pytest.mark.parametrize(
+    "bound", [("MAX_WAITING", 2), ("MAX_WAITING_BYTES", 2 * sampled(n=5).bytes_waiting)]
+)
+def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, monkeypatch, bound):
+    monkeypatch.setattr(engine, *bound)
+    runner = open_host(max_active=1)
+    gate = threading.Event()
+    runner.host.call(gate.wait)  # so that all are accepted before the first is admitted
+    threading.Timer(0.1, gate.set).start()
+    responses = runner.run(*(sampled(seed, n=5) for seed in range(5)))
+    refused = [response for response in responses if response.error]
+    assert len(refused) == 3
+    assert all("2 requests wait for this engine" in response.error for response in refused)
+    assert runner.run(sampled(n=5))[0].error is None, "nothing waits any more"
+    assert runner.at_rest()
+
+
+def failing(pipeline):
+    """A pipeline that fails at its first step with a request; the rest is the real one's."""
+
+    def step():
+        if pipeline.has_non_finished_requests():
+            raise RuntimeError("injected")
+        pipeline.step()
+
+    return Stepping(pipeline, step)
+
+
+def test_a_failing_step_fails_what_was_active_and_nothing_else(open_host):
+    runner = open_host(max_active=2)
+    reference = runner.run(*(sampled(seed) for seed in range(4)))
+    host = runner.host
+    gate = threading.Event()
+    host.call(gate.wait)  # so that all four are in before the step that fails
+    host.call(lambda: setattr(host, "_pipeline", failing(host._pipeline)))
+    threading.Timer(0.1, gate.set).start()
+    responses = runner.run(*(sampled(seed) for seed in range(4)))
+    assert responses[:2] == [unavailable("the engine failed: injected")] * 2
+    assert responses[2:] == reference[2:]
+    assert runner.run(sampled(0))[0] == reference[0]
+    assert runner.at_rest()
+
+
+def test_an_engine_that_does_not_open_again_fails_requests_until_it_does(open_host):
+    runner = open_host()
+    host = runner.host
+    reopen = host._open
+
+    def fail():
+        raise RuntimeError("still broken")
+
+    host._open = fail
+    host._pipeline = failing(host._pipeline)
+    assert runner.run(sampled())[0].error == "the engine failed: injected"
+    again = "the engine cannot be opened again: still broken"
+    assert runner.run(sampled()) == [unavailable(again)]
+    host._open = reopen
+    assert runner.run(sampled())[0].error is None
+
+
+def test_a_failing_callback_harms_nobody(generator):
+    def fail(response):
+        raise ValueError("the client's own fault")
+
+    generator.host.submit(sampled(), fail)
+    assert generator.run(sampled())[0].error is None
+
+
+def test_the_end_fails_what_is_left(open_host):
+    runner = open_host()
+    replies = []
+    runner.host.submit(sampled(n=200), replies.append)
+    runner.host.close()
+    assert replies == [unavailable("the engine is shutting down")]
+
+
+def test_bf16_built_elsewhere_is_refused_where_the_cpu_cannot_serve_it(pair, monkeypatch):
+    folder = paths.engine_dir(pair.name, "verifier")
+    built = read_engine_config(folder).model_copy(update={"precision": "bf16"})
+    limits = EngineLimits(128, 256, 128, 32, 64, 8, labels=2, writes=False)
+    monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
+    with pytest.raises(EngineError, match=r"verifier\.precision is 'bf16'.*no AVX512-BF16"):
+        EngineHost(folder, built, limits)

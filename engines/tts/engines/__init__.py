@@ -18,7 +18,8 @@
 | engine | in-flight batching, in one loop |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes, and which are kept; pure |
-| pipeline | OpenVINO GenAI's continuous-batching pipeline, one request inside it, and its memory |
+| pipeline | OpenVINO GenAI's continuous-batching pipeline, and one request inside it |
+| memory | whether memory ran short; giving back what is mapped without need |
 | responses | from tokens to output tensors |
 | statistics | what each iteration did: data, TensorRT-LLM's metrics, a log written and followed |
 | simulated | engines on a GPU that only take (virtual) time |

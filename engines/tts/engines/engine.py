@@ -26,15 +26,13 @@ from tts.build.openvino.transformer import WEIGHTS_FILE
 from .admission import BlockAdmission
 from .generate_request import MAX_WAITING_BYTES, EngineLimits, GenerateRequest
 from .grammar_compiler import GrammarCompiler
+from .memory import ShortOfMemoryError, release_mapped, require_memory
 from .pipeline import (
     Generation,
-    ShortOfMemoryError,
     add_request,
     asking_for_score,
     guide_tokenizer,
     open_pipeline,
-    release_mapped,
-    require_memory,
     score_outputs,
 )
 from .prefix_guard import KeptPrefixes, PrefixGuard, extend_hashes, prefix_hashes
