@@ -116,11 +116,14 @@ def kept(page):
 
 def test_a_problem_is_searched_with_its_tree_in_view(page, address, key):
     expect = sync_api.expect
+    page.set_viewport_size({"width": 1280, "height": 844})
+    page.reload()
     expect(page.locator("#key-form")).to_be_visible()
     for closed in ("#failure", "#question", "#settings"):
         assert page.locator(closed).is_hidden(), f"{closed} before a key"
     use_key(page, key)
     page.said.clear()
+    assert page.locator("aside details[open]").count() == 0
     page.click("#settings summary")
     page.fill("#field-n", "8")
     ask(page, QUESTION)

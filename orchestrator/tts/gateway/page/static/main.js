@@ -157,9 +157,8 @@ at("question").addEventListener("keydown", (event) => {
 });
 settings.onModel(load);
 history.onChange(() => list.draw(conversation.id));
-const wide = matchMedia("(min-width: 64rem)");
-const unfold = () => { at("settings").open = at("history").open = wide.matches; };
-wide.addEventListener("change", unfold);
-unfold();
+matchMedia("(max-width: 63.99rem)").addEventListener("change", (narrow) => {
+  if (narrow.matches) at("settings").open = at("history").open = false; // they would stand above it all
+});
 list.draw(conversation.id);
 load(settings.load());
