@@ -1,4 +1,4 @@
-"""The gateway's metrics, by their names in Prometheus. docs/guides/gateway.md lists them.
+"""The gateway's metrics, by their names in Prometheus, each with its help.
 
 Values of labels are names that are served here, and words of ours: no client can make series.
 """
