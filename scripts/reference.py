@@ -59,7 +59,7 @@ _WRITTEN = "<!-- Written by `scripts/run reference`; do not edit. -->"
 _SCHEMA = "json-output.schema.json"
 _OPTION = re.compile(r"^\* `-.*$", re.M)
 _USAGE = re.compile(r"^```text\n.*?^```$", re.M | re.S)
-_BRIEF = 12
+_BRIEF = 8
 """An option of up to so many words is repeated by each command that has it."""
 _UNBOUNDED = 10**5
 """A limit from here on is one of the machine, which nobody meets."""
@@ -141,6 +141,7 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     )
     page = page.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
     page = re.sub(r"(?<=\w)\[(?=:)", r"\[", page)  # would begin a link
+    page = re.sub(r"  \[x>=[01]\]$", "", page, flags=re.M)
     page = re.sub(
         r"  \[default: \(?(.*?)\)?(?:; (?:x>=[01]|(\S+)))?\]$", _in_brackets, page, flags=re.M
     )
@@ -169,7 +170,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
         "Nothing is built or served for it.",
         (VerifierCommand,),
     ),
-    ("execution", "", (ExecutionSpec,)),
+    ("execution", "How programs run that execute what a model wrote.", (ExecutionSpec,)),
     ("generator and verifier", "Fields of every model.", (RoleSpec,)),
     (
         "generator and verifier, compiled here",
