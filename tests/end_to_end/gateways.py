@@ -20,6 +20,7 @@ def started(tts, *arguments, deployment="demo"):
     for line in process.stderr:
         said.append(line)
         if found := SERVING.search(line):
+            assert said[0].startswith("Opening the engines of "), "nothing while they load"
             return process, found[1]
     raise AssertionError("".join(said))
 

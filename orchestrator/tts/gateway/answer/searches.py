@@ -41,6 +41,11 @@ from .respond import respond_by_search
 from .search_request import SearchRequest, read_search_request
 from .structured import OutputForm
 
+LEAD = "\n\n\\boxed{"
+"""Text between a completion and the answer that is added to it."""
+LEAST_ROOM = 16
+"""Tokens that must be left for an answer, or it is written without the completion before it."""
+
 
 async def answer_by_search(
     call: Call[Request],
@@ -71,11 +76,7 @@ async def answer_by_search(
     call.admit(len(prompt) + most, search=True)
     call.record.prompt_tokens = len(prompt)
     # 3. The search, which others may have asked for, too, and the response.
-    closing = None
-    if form:
-        until = time.monotonic() + search.deadline_s
-        closing = ClosingAnswer(call, prompt, form, until, thinking)
-    answer = SearchAnswer(call, search, closing, thinking)
+    answer = SearchAnswer(call, search, prompt, form, thinking)
     start = partial(begin_search, service.session, search.plan)
     await respond_by_search(call, encoder, start, answer.of, answer.progress)
 
@@ -87,14 +88,19 @@ class SearchAnswer:
         self,
         call: Call[Request],
         search: SearchRequest,
-        closing: ClosingAnswer | None,
+        prompt: list[int],
+        form: OutputForm | None,
         thinking: Thinking | None,
     ) -> None:
-        """`closing` gives the answer the form that was asked for."""
+        """`form` is that of the answer, `thinking` that which the prompt ends inside."""
         self._call = call
         self._search = search
-        self._closing = closing
+        self._prompt = prompt
+        self._form = form
         self._thinking = thinking
+        self._until = time.monotonic() + search.deadline_s
+        self._closing_tokens = 0
+        """Tokens that were generated for the form."""
         self._told_nodes = set[NodePath]()
         """Nodes of thinking that a stream has told, each before the steps below it."""
         self._shows_texts = not call.service.filters.of_output
@@ -138,9 +144,9 @@ class SearchAnswer:
         if result.tree is None:
             thought = self._without_mark(completion.thinking)
         reasoning = self._filtered(thought)
-        if self._closing:
+        if self._form:
             reasoning = "\n\n".join(filter(None, (reasoning, self._filtered(completion.text))))
-            text, finish = await self._closing.write(completion.text, _ids(result))
+            text, finish = await self._in_form(self._form, completion.text, _ids(result))
         stops = StopStrings(request.stops, include=request.include_stop_str_in_output)
         text = self._filtered(stops.push(text) + stops.finish())
         if self._call.service.recorder.keeps_prompts:
@@ -158,6 +164,40 @@ class SearchAnswer:
             tts=self._outcome(result),
             end=end,
         )
+
+    async def _in_form(self, form: OutputForm, text: str, ids: list[int]) -> tuple[str, str]:
+        """The answer of a completion, given as text and as token ids, and why it ends."""
+        if form.in_box and (answer := boxed_answer(text)) is not None:
+            return answer, "stop"
+        request, record = self._call.request, self._call.record
+        generator = self._call.service.generator
+        lead = generator.models.generator.encode(LEAD)
+        closing = self._thinking.closing_ids if self._thinking else ()
+        closed = self._thinking is None or self._thinking.end(ids) is not None
+        prompt = [*self._prompt, *ids, *(() if closed else closing), *lead]
+        if generator.context - len(prompt) < LEAST_ROOM:
+            prompt = [*self._prompt, *closing, *lead]
+        generate_call = GenerateCall(
+            np.asarray(prompt, dtype=np.int32),
+            generator.room(prompt, request.limit),
+            0,
+            0.0,
+            1.0,
+            stop_at_step=False,
+            guide=form.guide,
+        )
+        sample = generator.sample(0, generate_call, request)
+        answer = ""
+        try:
+            async with timeout(max(0.0, self._until - time.monotonic())):
+                async with aclosing(generator.deltas(generate_call, sample, record, "")) as deltas:
+                    async for delta in deltas:
+                        answer += delta.text
+        except TimeoutError:
+            raise too_late("The answer was not complete within the deadline.") from None
+        finally:  # also of an answer that is not complete
+            self._closing_tokens = record.answer_tokens = sample.tokens
+        return answer, sample.finish or "stop"
 
     def _thought(self, tree: Tree | None, node: NodePath) -> str:
         """The thinking of a chain, as far as it has not been told."""
@@ -187,7 +227,7 @@ class SearchAnswer:
         usage, record = result.usage, self._call.record
         in_answer = len(_ids(result, thinking=False))
         others = max(0, usage.tokens - in_answer)
-        in_answer += self._closing.tokens if self._closing else 0
+        in_answer += self._closing_tokens
         record.answer_tokens, record.search_tokens = in_answer, others
         record.verifier_tokens = usage.verifier_tokens
         search = SearchUsage(
@@ -260,67 +300,3 @@ def _metadata(result: Result, strategy: str) -> dict[str, Any]:
         ),
         "selected_index": result.completions.index(_chosen(result)),
     }
-
-
-LEAD = "\n\n\\boxed{"
-"""Text between a completion and the answer that is added to it."""
-LEAST_ROOM = 16
-"""Tokens that must be left for an answer, or it is written without the completion before it."""
-
-
-class ClosingAnswer:
-    """The writer of one search's answer in the form that was asked for."""
-
-    def __init__(
-        self,
-        call: Call[Request],
-        prompt: list[int],
-        form: OutputForm,
-        until: float,
-        thinking: Thinking | None,
-    ) -> None:
-        """`until`: when it must be complete, on the monotonic clock.
-
-        `thinking`: the prompt ends inside it.
-        """
-        self._call = call
-        self._prompt = prompt
-        self._form = form
-        self._until = until
-        self._thinking = thinking
-        self.tokens = 0
-        """Tokens that were generated for it."""
-
-    async def write(self, text: str, ids: list[int]) -> tuple[str, str]:
-        """The answer of a completion, given as text and as token ids, and why it ends."""
-        if self._form.in_box and (answer := boxed_answer(text)) is not None:
-            return answer, "stop"
-        request, record = self._call.request, self._call.record
-        generator = self._call.service.generator
-        lead = generator.models.generator.encode(LEAD)
-        closing = self._thinking.closing_ids if self._thinking else ()
-        closed = self._thinking is None or self._thinking.end(ids) is not None
-        prompt = [*self._prompt, *ids, *(() if closed else closing), *lead]
-        if generator.context - len(prompt) < LEAST_ROOM:
-            prompt = [*self._prompt, *closing, *lead]
-        generate_call = GenerateCall(
-            np.asarray(prompt, dtype=np.int32),
-            generator.room(prompt, request.limit),
-            0,
-            0.0,
-            1.0,
-            stop_at_step=False,
-            guide=self._form.guide,
-        )
-        sample = generator.sample(0, generate_call, request)
-        answer = ""
-        try:
-            async with timeout(max(0.0, self._until - time.monotonic())):
-                async with aclosing(generator.deltas(generate_call, sample, record, "")) as deltas:
-                    async for delta in deltas:
-                        answer += delta.text
-        except TimeoutError:
-            raise too_late("The answer was not complete within the deadline.") from None
-        finally:  # also of an answer that is not complete
-            self.tokens = record.answer_tokens = sample.tokens
-        return answer, sample.finish or "stop"
