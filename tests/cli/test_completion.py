@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from tests.cli.runner import commands
+from tests.commands import prepared
 
 from tts.build.spec import bundled_deployments
 from tts.cli import completion
@@ -13,7 +14,6 @@ from tts.datasets.hub import KNOWN
 from tts.runs.folder import CONFIG, GROUP, STUDY
 from tts.strategies.names import STRATEGY_NAMES
 
-PROGRAM = "import sys; from tts.cli import main; sys.argv[0] = 'tts'; main()"
 HEAVY = ("numpy", "pydantic", "yaml", "tokenizers", "aiohttp", "grpc", "torch")
 
 
@@ -62,21 +62,14 @@ def test_without_a_usable_home_nothing_is_said(folder, monkeypatch):
 
 def completed(words, **variables):
     """What the shell is offered for the last word."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={
-            **os.environ,
-            "_TTS_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(words),
-            "COMP_CWORD": str(len(words) - 1),
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+    asked = {
+        "_TTS_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    _, out, err = prepared().run([], {**os.environ, **asked, **variables}, timeout_s=60)
+    assert err == ""
+    return out.split()
 
 
 @pytest.mark.parametrize(
@@ -94,10 +87,11 @@ def test_the_shell_is_offered_names(words, offered):
     assert offered in completed(words.split(" "))
 
 
-@pytest.mark.parametrize("kind", ["deployments", "strategies_or_all", "datasets", "runs"])
-def test_completing_imports_nothing_heavy(kind):
+def test_completing_imports_nothing_heavy():
+    kinds = ["deployments", "strategies_or_all", "datasets", "runs"]
+    calls = "\n".join(f"completion.{kind}('')" for kind in kinds)
     program = (
-        f"import sys, tts.cli\nfrom tts.cli.completion import {kind}\n{kind}('')\n"
+        f"import sys, tts.cli\nfrom tts.cli import completion\n{calls}\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(

@@ -16,27 +16,24 @@ from tts.serving.server.triton import Triton
 
 
 @pytest.fixture(scope="session")
-def engines(tmp_path_factory, worker_id):
-    """The folder of the demo pair's engines, which are built once for all workers."""
+def new_home(tmp_path_factory, worker_id):
+    """Makes homes with the engines of a bundled deployment, where nothing runs yet.
+
+    They are built once for all workers.
+    """
     own = tmp_path_factory.getbasetemp()
-    home = (own if worker_id == "master" else own.parent) / "engines"
-    home.mkdir(exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "complete").exists():
-            code, _, err = Tts(home).run("build-engines", "demo", "--no-verify")
-            assert code == 0, err
-            (home / "complete").touch()
-    return home / "built"
 
-
-@pytest.fixture(scope="session")
-def new_home(engines, tmp_path_factory):
-    """Makes homes with the demo pair's engines, where nothing runs yet."""
-
-    def make():
+    def make(name="demo"):
+        built = (own if worker_id == "master" else own.parent) / "engines" / name
+        built.mkdir(parents=True, exist_ok=True)
+        with (built / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (built / "complete").exists():
+                code, _, err = Tts(built).run("build-engines", name, "--no-verify")
+                assert code == 0, err
+                (built / "complete").touch()
         home = tmp_path_factory.mktemp("home")
-        shutil.copytree(engines, home / "built")
+        shutil.copytree(built / "built", home / "built")
         return home
 
     return make

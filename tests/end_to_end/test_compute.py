@@ -45,21 +45,24 @@ def own_tokens(models, result):
     return generator, question + sum(own[ids] for ids in steps)
 
 
-@pytest.mark.usefixtures("tts")
+@pytest.fixture(scope="module")
+def session(new_home):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(new_home()))
+        with Session.open("demo", server="embedded") as session:
+            yield session
+
+
 @pytest.mark.parametrize("strategy", ["best-of-n", "rebase", "majority-vote"])
-def test_the_compute_of_a_run_of_the_demo(strategy, tmp_path):
+def test_the_compute_of_a_run_of_the_demo(session, strategy, tmp_path):
     deployment = load_deployment("demo")
     models = Models.load(deployment)
     sizes = [parameters(spec.checkpoint) for spec in deployment.engines().values()]
-    with Session.open("demo", server="embedded") as session:
-        found = {
-            name: list(
-                session.solve_many(
-                    PROBLEMS, strategy=strategy, n=4, schedule=name, out=tmp_path / name
-                )
-            )
-            for name in ("lockstep", "decoupled")
-        }
+    asked = {"strategy": strategy, "n": 4}
+    found = {
+        name: list(session.solve_many(PROBLEMS, **asked, schedule=name, out=tmp_path / name))
+        for name in ("lockstep", "decoupled")
+    }
     tokens = [own_tokens(models, result) for result in found["lockstep"]]
     generated, scored = (sum(each) for each in zip(*tokens, strict=True))
     scored = 0 if strategy == "majority-vote" else scored

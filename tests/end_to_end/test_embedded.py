@@ -35,7 +35,7 @@ from tts.runs.engine_steps import steps_file
 from tts.serving.server.lookup import watch
 from tts.session import Session
 
-PROBLEMS = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(12)]
+PROBLEMS = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(6)]
 
 
 pytestmark = pytest.mark.usefixtures("tts")
@@ -79,30 +79,21 @@ def test_a_session_has_two_processes_and_nothing_else(tts):
     assert tts.leftovers() == []
 
 
-@pytest.fixture(scope="module")
-def undisturbed(new_home):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TTS_HOME", str(new_home()))
-        with Session.open("demo", server="embedded") as session:
-            return trees(session.solve_many(PROBLEMS, n=8, seed=2))
-
-
-@pytest.mark.parametrize("part", ["generator", "verifier"])
-def test_an_engine_that_is_killed_is_opened_again_and_the_trees_are_the_same(
-    tts, undisturbed, part
-):
+def test_an_engine_that_is_killed_is_opened_again_and_the_trees_are_the_same(tts):
     with Session.open("demo", server="embedded") as session:
-        killed = []
+        undisturbed = trees(session.solve_many(PROBLEMS, n=8, seed=2))
+        for part in ("generator", "verifier"):
+            killed = []
 
-        def on_step(step):
-            if not killed:
-                engine = engines_of(psutil.Process())[part]
-                killed.append(engine.pid)
-                engine.kill()
+            def on_step(step, part=part, killed=killed):
+                if not killed:
+                    engine = engines_of(psutil.Process())[part]
+                    killed.append(engine.pid)
+                    engine.kill()
 
-        again = trees(session.solve_many(PROBLEMS, n=8, seed=2, on_step=on_step))
-        assert engines_of(psutil.Process())[part].pid != killed[0]
-    assert again == undisturbed
+            again = trees(session.solve_many(PROBLEMS, n=8, seed=2, on_step=on_step))
+            assert engines_of(psutil.Process())[part].pid != killed[0]
+            assert again == undisturbed
 
 
 def test_an_engine_that_dies_each_time_ends_the_search_by_a_sentence(tts):
@@ -160,78 +151,86 @@ def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_g
     asyncio.run(ask())
 
 
-def test_two_runs_of_one_session_both_have_their_engines_steps(tts, tmp_path):
+@pytest.fixture(scope="module")
+def in_session(new_home):
+    """Runs a coroutine function of an open session."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        patch.setenv("TTS_HOME", str(new_home()))
+        opening = Session.open_async("demo", server="embedded")
+        session = runner.run(opening.__aenter__())
+        yield lambda ask: runner.run(ask(session))
+        runner.run(opening.__aexit__(None, None, None))
+
+
+def test_two_runs_of_one_session_both_have_their_engines_steps(in_session, tmp_path):
     async def solve(session, name):
         await session.solve("Compute 1 + 2.", n=16, seed=1, out=tmp_path / name)
 
-    async def both():
-        async with Session.open_async("demo", server="embedded") as session:
-            await asyncio.gather(solve(session, "one"), solve(session, "two"))
-            await solve(session, "three")
+    async def both(session):
+        await asyncio.gather(solve(session, "one"), solve(session, "two"))
+        await solve(session, "three")
 
-    asyncio.run(both())
+    in_session(both)
     for name in ("one", "two", "three"):
         assert len(steps_file(tmp_path / name, "generator").read_text().splitlines()) > 5, name
 
 
-def test_what_an_engine_cannot_do_is_refused_before_it_gets_there():
-    async def ask():
-        async with Session.open_async("demo", server="embedded") as session:
-            generator, _ = session.endpoints
-            long = session.deployment.generator.max_seq_len
-            for ids, message in (
-                ([5] * long, "longest admissible prompt"),
-                ([], "needs at least one token"),
-                ([10**9], "the vocabulary is 0"),
-            ):
-                call = GenerateCall(np.array(ids, np.int32), 4, 0, 0.0, 1.0, False)
-                with pytest.raises(RequestRefused, match=message):
-                    await generator.generate(call)
-            guide = wire.Guide(wire.EBNF, "root")
-            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide=guide)
-            with pytest.raises(RequestRefused, match="guided_decoding"):
-                await generator.generate(guided)
+def test_what_an_engine_cannot_do_is_refused_before_it_gets_there(in_session):
+    async def ask(session):
+        generator, _ = session.endpoints
+        long = session.deployment.generator.max_seq_len
+        for ids, message in (
+            ([5] * long, "longest admissible prompt"),
+            ([], "needs at least one token"),
+            ([10**9], "the vocabulary is 0"),
+        ):
+            call = GenerateCall(np.array(ids, np.int32), 4, 0, 0.0, 1.0, False)
+            with pytest.raises(RequestRefused, match=message):
+                await generator.generate(call)
+        guide = wire.Guide(wire.EBNF, "root")
+        guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide=guide)
+        with pytest.raises(RequestRefused, match="guided_decoding"):
+            await generator.generate(guided)
 
-    asyncio.run(ask())
+    in_session(ask)
 
 
-def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(tts):
-    async def ask():
-        async with Session.open_async("demo", server="embedded") as session:
-            generator, _ = session.endpoints
-            ids = session.models.generator.encode("Compute 3 + 4.")
-            call = GenerateCall(
-                np.array(ids, np.int32), 40, 7, 0.8, 1.0, False, ignore_end=True, log_probs=True
-            )
-            whole = await generator.generate(call)
-            pieces = [new async for new in generator.stream(call)]
-            assert [token for new in pieces for token in new.ids] == whole
-            assert len(pieces) > 5
-            assert pieces[-1].final
-            assert all(len(new.ids) == len(new.log_probs) for new in pieces)
-            assert all(p <= 0 for new in pieces for p in new.log_probs)
-            stream = generator.stream(call)
-            await anext(stream)
-            await stream.aclose()
-            # an engine that still held the request would refuse this
-            for _ in range(50):
-                if await session.reset_prefix_caches():
-                    break
-            else:
-                pytest.fail("the closed stream still runs")
+def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(in_session):
+    async def ask(session):
+        generator, _ = session.endpoints
+        ids = session.models.generator.encode("Compute 3 + 4.")
+        call = GenerateCall(
+            np.array(ids, np.int32), 40, 7, 0.8, 1.0, False, ignore_end=True, log_probs=True
+        )
+        whole = await generator.generate(call)
+        pieces = [new async for new in generator.stream(call)]
+        assert [token for new in pieces for token in new.ids] == whole
+        assert len(pieces) > 5
+        assert pieces[-1].final
+        assert all(len(new.ids) == len(new.log_probs) for new in pieces)
+        assert all(p <= 0 for new in pieces for p in new.log_probs)
+        stream = generator.stream(call)
+        await anext(stream)
+        await stream.aclose()
+        # an engine that still held the request would refuse this
+        for _ in range(50):
+            if await session.reset_prefix_caches():
+                break
+        else:
+            pytest.fail("the closed stream still runs")
 
-    asyncio.run(ask())
+    in_session(ask)
 
 
 def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    options = "demo", "--limit", 6, "--n", 4, "--server", "embedded", "--out"
+    options = "demo", "--limit", 4, "--n", 4, "--server", "embedded", "--out"
     tts.done("bench", *options, whole)
     steps = steps_file(whole, "generator").read_text().splitlines()
     assert len(steps) > 50  # each generates a token or more for each of the samples in it
     assert json.loads((whole / "run.json").read_text())["server"] == "embedded"
     process = tts.start("bench", *options, folder)
-    wait_for_events(process, folder, "generated", 40)
+    wait_for_events(process, folder, "generated", 20)
     children = list(engines_of(psutil.Process(process.pid)).values())
     assert len(children) == 2
     process.kill()

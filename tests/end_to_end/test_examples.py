@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # heavy imports; the pages' and README's are run 
 
 
 @pytest.fixture
-def example(engines, tmp_path):
+def example(new_home, tmp_path):
     """Runs a program of examples/, or `tts`, in an empty folder; gives what it printed."""
 
     def run(name, *arguments):
@@ -32,7 +32,7 @@ def example(engines, tmp_path):
         done = subprocess.run(
             [*program, *map(str, arguments)],
             cwd=tmp_path,
-            env={**os.environ, "TTS_HOME": str(engines.parent)},
+            env={**os.environ, "TTS_HOME": str(new_home())},
             capture_output=True,
             text=True,
             timeout=300,

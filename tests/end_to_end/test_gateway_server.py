@@ -398,9 +398,9 @@ def test_others_are_answered_while_a_hostile_form_is_dealt_with(address, form, s
 
 
 @pytest.fixture(scope="module")
-def thinker(tmp_path_factory):
+def thinker(new_home):
     with (
-        quiet(tmp_path_factory.mktemp("thinking")) as tts,
+        quiet(new_home("demo-thinking")) as tts,
         gateway(tts, deployment="demo-thinking") as address,
     ):
         yield client(address)

@@ -1,10 +1,12 @@
 """The bundled generator that thinks, on embedded engines: budgets, steps, cuts and resumed runs."""
 
 import json
+import shutil
 
 import pytest
-from tests.end_to_end.commands import built_alone, grown_under_every_schedule
+from tests.end_to_end.commands import grown_under_every_schedule, quiet
 
+from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.runs.run import Run
@@ -12,10 +14,11 @@ from tts.session import Session
 
 
 @pytest.fixture(scope="module")
-def thinking(tmp_path_factory):
-    """The deployment, its engines built in a home of its own."""
-    with built_alone("demo-thinking", tmp_path_factory.mktemp("thinking"), "") as deployment:
-        yield deployment
+def thinking(new_home):
+    """The deployment, in a home of its own."""
+    with quiet(new_home("demo-thinking")) as tts, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(tts.home))
+        yield load_deployment("demo-thinking")
 
 
 @pytest.mark.parametrize(
@@ -55,11 +58,11 @@ def test_a_budget_decides_how_long_it_thinks_and_answers_are_apart(thinking, tmp
 
 
 def test_a_run_that_is_continued_has_the_tree_of_one_that_was_not(thinking, tmp_path):
-    problems = load_problems("demo", limit=6)
+    problems = load_problems("demo", limit=4)
     asked = {"strategy": "confidence-vote", "n": 6, "window": 12, "warm_up": 2}
     with Session.open(thinking.name, server="embedded") as session:
         list(session.solve_many(problems, **asked, out=tmp_path / "whole"))
-        list(session.solve_many(problems, **asked, out=tmp_path / "cut"))
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     whole = Run.load(tmp_path / "whole").summary
     log = tmp_path / "cut" / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
