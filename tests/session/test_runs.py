@@ -1,7 +1,14 @@
-"""Many problems: results as they come, in a folder with log, report and resume."""
+"""Runs: results as they come, folders, resuming, the machine's use, a power cut."""
 
 import asyncio
+import itertools
+import os
+import sys
+import threading
+from collections import Counter
 from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -9,19 +16,30 @@ from hypothesis import strategies as st
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import Failing, HangingFrom
 
-from tts.base.errors import EndpointTimeout, RunError
+from tts.base.errors import ConfigError, DatasetError, EndpointTimeout, RunError
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
 from tts.reports.terminal import print_report
 from tts.runs.compare import compare
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession
-from tts.runs.events import ProblemSolved, StepGenerated, StepScored
-from tts.runs.folder import locked, read_problems
+from tts.runs.events import (
+    VERSION,
+    ProblemSolved,
+    Resources,
+    SessionBegan,
+    StepGenerated,
+    StepScored,
+)
+from tts.runs.folder import CONFIG, SUMMARY, locked, read_problems
 from tts.runs.log import RunLog, read_events
+from tts.runs.measures import Measures
+from tts.runs.resume import read_resume_point
 from tts.runs.summary import read_summary
 from tts.search import SampleSearch, SampleSearchConfig
-from tts.session import Run, Session
+from tts.session import Run, Session, run, solver
+from tts.session.run import gpu_energy, recorded_resources
+from tts.session.solver import UNREAD, Outbox
 
 PROBLEMS = [("Compute 2 + 2.", "4"), "Compute 1 + 3.", Problem("third", "Compute 7 - 3.", "4", 2)]
 
@@ -246,3 +264,351 @@ def test_a_damaged_run_is_continued_when_it_is_repaired(session, tmp_path):
         list(session.solve_many(PROBLEMS, n=4, out=folder, resume=True))
     again = session.solve_many(PROBLEMS, n=4, out=folder, resume=True, repair=True)
     assert {r.problem.id: r.tree_digest for r in again} == whole
+
+
+LONG = "Compute " + " + ".join(["1"] * 400) + "."
+
+
+@pytest.fixture(autouse=True)
+def few_ahead(monkeypatch):
+    monkeypatch.setattr(solver, "AHEAD", 3)
+
+
+def test_an_endless_generator_streams_and_is_read_a_little_ahead(session):
+    taken = []
+
+    def endless():
+        for number in itertools.count():
+            assert threading.current_thread() is threading.main_thread()
+            taken.append(number)
+            yield f"Compute {number} + 1."
+
+    results = session.solve_many(endless(), n=4, in_flight=2)
+    solved = [next(results).problem for _ in range(12)]
+    ahead = len(taken) - 12
+    results.close()
+    assert len({problem.id for problem in solved}) == 12
+    assert all(problem.question == f"Compute {int(problem.id) - 1} + 1." for problem in solved)
+    assert ahead < 12, "2 run, 3 wait, the others are results that were not read yet"
+    before = len(taken)
+    assert session.solve("Compute 1 + 1.", n=4).completions
+    assert len(taken) == before, "nothing more is taken"
+
+
+def test_the_same_trees_from_a_list_a_generator_and_an_asynchronous_one(opened_async):
+    questions = [f"Compute {i} + 2." for i in range(8)]
+
+    async def asynchronous():
+        for question in questions:
+            await asyncio.sleep(0)
+            yield question
+
+    async def run():
+        digests = []
+        async with opened_async() as session:
+            for given in (questions, iter(questions), asynchronous()):
+                results = [result async for result in session.solve_many(given, n=4)]
+                digests.append({result.problem.id: result.tree_digest for result in results})
+        return digests
+
+    first, *others = asyncio.run(run())
+    assert len(first) == 8
+    assert others == [first, first]
+
+
+def test_an_asynchronous_generator_is_no_run_in_a_folder(opened_async, tmp_path):
+    async def asynchronous():
+        yield "Compute 1 + 2."
+
+    async def run():
+        async with opened_async() as session:
+            with pytest.raises(ConfigError):
+                session.solve_many(asynchronous(), n=4, out=tmp_path / "run")
+
+    asyncio.run(run())
+
+
+def test_what_a_generator_raises_ends_the_run(session):
+    def failing():
+        yield "Compute 1 + 1."
+        raise LookupError("no more of them")
+
+    with pytest.raises(LookupError, match="no more"):
+        list(session.solve_many(failing(), n=4))
+    with pytest.raises(DatasetError, match="must be unique"):
+        list(session.solve_many((Problem("same", "1 + 1") for _ in range(2)), n=4))
+    assert session.solve("Compute 1 + 1.", n=4).completions
+
+
+@pytest.mark.parametrize("made", [list, iter])
+def test_an_overlong_question_fails_alone_when_asked_to(session, made):
+    asked = ["Compute 1 + 2.", (LONG, "400"), "Compute 3 + 4.", LONG]
+    with pytest.raises(DatasetError, match="tokens long"):
+        list(session.solve_many(made(asked), n=4))
+    whole = {r.problem.id: r for r in session.solve_many(made(asked), n=4, skip_overlong=True)}
+    assert sorted(whole) == ["1", "2", "3", "4"]
+    assert "tokens long" in whole["2"].error
+    assert "error=" in repr(whole["2"])
+    assert (whole["2"].answer, whole["2"].correct, whole["4"].correct) == (None, False, None)
+    fitting = session.solve_many([Problem(id, asked[int(id) - 1]) for id in ("1", "3")], n=4)
+    assert {r.problem.id: r.tree_digest for r in fitting} == {
+        id: whole[id].tree_digest for id in ("1", "3")
+    }
+    assert all(r.error for r in session.solve_many(made([LONG]), n=4, skip_overlong=True))
+
+
+def test_a_run_in_a_folder_goes_on_without_an_overlong_question(session, tmp_path):
+    folder, asked = tmp_path / "run", ["Compute 1 + 2.", LONG]
+    options = {"n": 4, "out": folder, "skip_overlong": True}
+    first = list(session.solve_many(asked, **options))
+    assert [result.error is None for result in first] == [False, True]
+    again = list(session.solve_many(asked, resume=True, **options))
+    assert [r.tree_digest for r in again] == [r.tree_digest for r in first]
+
+
+async def has_room(box):
+    waiting = asyncio.ensure_future(box.room())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    return waiting.done()
+
+
+@given(st.lists(st.integers(-UNREAD, UNREAD), max_size=8))
+def test_there_is_room_while_fewer_than_so_many_wait(moves):
+    """A positive move puts so many, a negative one takes them."""
+
+    async def run():
+        box, put, taken = Outbox(), 0, []
+        for move in moves:
+            for _ in range(max(0, move)):
+                box.put(put)
+                put += 1
+            for _ in range(min(put - len(taken), max(0, -move))):
+                taken.append(await box.get())
+            assert await has_room(box) == (put - len(taken) < UNREAD)
+        box.close()
+        while (result := await box.get()) is not None:
+            taken.append(result)
+        assert taken == list(range(put))
+
+    asyncio.run(run())
+
+
+def test_a_slow_program_holds_the_searches_up(opened_async, endpoints, monkeypatch):
+    monkeypatch.setattr(solver, "UNREAD", 3)
+    monkeypatch.setattr(solver, "AHEAD", 2)
+    asked = endpoints["verifier"].calls.scored
+
+    async def run():
+        async with opened_async() as session:
+            questions = [f"Compute {i}." for i in range(60)]
+            results = session.solve_many(questions, n=4, beam_width=2)
+            await anext(results)
+            idle = 0
+            while idle < 50 or not asked:  # until nothing more is begun
+                idle = idle + 1 if session.in_flight == (0, 0) else 0
+                await asyncio.sleep(0)
+            before = len(asked)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(asked) == before
+            return before, 1 + len([result async for result in results])
+
+    before, solved = asyncio.run(run())
+    assert solved == 60
+    assert before < len(asked) / 2
+
+
+class NVMLError(Exception):
+    """As the real one, the base of all errors of NVML."""
+
+
+class StandIn(SimpleNamespace):
+    """NVML with counters that the test moves; None: a GPU that counts no energy."""
+
+    NVMLError = NVMLError
+
+    def __init__(self, counters, driver=True):
+        super().__init__(counters=counters, driver=driver, open=0)
+
+    def nvmlInit(self):
+        if not self.driver:
+            raise NVMLError("Driver Not Loaded")
+        self.open += 1
+
+    def nvmlShutdown(self):
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self):
+        return len(self.counters)
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        return f"handle {index}"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):
+        counted = self.counters[int(handle.removeprefix("handle "))]
+        if counted is None:
+            raise NVMLError("Not Supported")
+        return counted
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    stand_in = StandIn([5_000, None, 7_000])
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in)
+    return stand_in
+
+
+def test_each_gpus_energy_counts_from_the_beginning(nvml):
+    with gpu_energy() as joules:
+        assert joules() == {"0": 0.0, "2": 0.0}
+        nvml.counters[:] = [6_500, None, 7_000]
+        assert joules() == {"0": 1.5, "2": 0.0}
+        nvml.counters[2] = None  # it has fallen off the bus
+        assert joules() == {"0": 1.5}
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize("nvml_module", [StandIn([]), StandIn([1], driver=False), None])
+def test_without_a_gpu_a_driver_or_the_package_there_is_no_energy(monkeypatch, nvml_module):
+    monkeypatch.setitem(sys.modules, "pynvml", nvml_module)
+    with gpu_energy() as joules:
+        assert joules() == {}
+    assert nvml_module is None or nvml_module.open == 0
+
+
+async def recorded(log, work=lambda: None, turns=0):
+    """What happens while a run's resources are recorded."""
+    async with recorded_resources(log):
+        work()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+
+def test_the_log_has_processor_time_and_energy_at_the_end_of_a_session(nvml, tmp_path):
+    def work():
+        nvml.counters[0] += 2_000
+        sum(range(200_000))
+
+    with RunLog(tmp_path, (64, 4096)) as log:
+        asyncio.run(recorded(log, work))
+    session, used = read_events(tmp_path)
+    assert session.limits == (64, 4096)
+    assert used.cpu_s > 0
+    assert used.energy_j == {"0": 2.0, "2": 0.0}
+
+
+def test_a_session_that_goes_on_is_written_down_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "INTERVAL_S", 0.0)
+    with RunLog(tmp_path) as log:
+        asyncio.run(recorded(log, turns=10))
+    used = [event.cpu_s for event in read_events(tmp_path) if isinstance(event, Resources)]
+    assert len(used) > 2
+    assert used == sorted(used)
+
+
+def test_a_full_disk_is_not_reported_from_here(tmp_path, monkeypatch):
+    def full(log, event):
+        raise RunError("full")
+
+    with RunLog(tmp_path) as log:
+        asyncio.run(recorded(log, lambda: monkeypatch.setattr(RunLog, "write", full)))
+
+
+def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
+    log = [
+        SessionBegan(t=0.0, time="", version=VERSION, limits=(8, 100)),
+        Resources(t=1.0, cpu_s=0.5),
+        Resources(t=4.0, cpu_s=1.0, energy_j={"0": 10.0, "1": 5.0}),
+        SessionBegan(t=0.0, time="", version=VERSION),  # killed before it said anything
+        SessionBegan(t=0.0, time="", version=VERSION, limits=(4, 50)),
+        Resources(t=2.0, cpu_s=2.0, energy_j={"0": 1.0}),
+    ]
+    measures = Measures.of(log)
+    assert measures.cpu_s == 3.0
+    assert measures.cpu_share == 3.0 / 6.0
+    assert measures.energy_j == 16.0
+    assert measures.run.limits == (4, 50)
+    silent = Measures.of([SessionBegan(t=0.0, time="", version=VERSION)])
+    assert (silent.cpu_s, silent.cpu_share) == (None, None)
+    assert (silent.energy_j, silent.run.limits) == (None, None)
+
+
+def test_a_run_has_its_limits_and_its_processor_time(session, tmp_path):
+    list(session.solve_many([("Compute 2 + 2.", "4")], n=4, out=tmp_path / "run"))
+    measures = Measures.of(read_events(tmp_path / "run"))
+    assert measures.cpu_s > 0
+    assert 0 < measures.batch_utilization("generator") < 1
+    assert 0 < measures.batch_utilization("verifier") < 1
+
+
+class LosingDisk:
+    """What a disk holds that keeps a file's bytes and a folder's names when they are synced only.
+
+    It watches fsync. `cuts` are copies of the folder as the disk has it after each.
+    """
+
+    def __init__(self, folder, cuts):
+        self.folder, self.cuts, self.count = folder, cuts, 0
+        self.bytes, self.names = {}, {}
+        self.fsync = os.fsync
+
+    def sync(self, descriptor):
+        self.fsync(descriptor)
+        about = os.fstat(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            self.names[path] = {entry.name: entry.stat().st_ino for entry in path.iterdir()}
+        else:
+            self.bytes[about.st_ino] = path.read_bytes()
+        self.cut(self.cuts / str(self.count))
+        self.count += 1
+
+    def cut(self, into):
+        """The run folder as it is after a power cut, in the folder `into`."""
+        into.mkdir(parents=True)
+        known = self.names.get(self.folder.parent, {})
+        if self.folder.name not in known:
+            return
+        for name, inode in self.names.get(self.folder, {}).items():
+            (into / name).write_bytes(self.bytes.get(inode, b""))
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    disk = LosingDisk(tmp_path / "runs" / "mine", tmp_path / "cuts")
+    monkeypatch.setattr(os, "fsync", disk.sync)
+    return disk
+
+
+def test_a_result_that_is_handed_over_is_on_disk(session, disk, tmp_path, monkeypatch):
+    put, handed = Outbox.put, []
+
+    def cut_and_put(outbox, result):  # the run may be far ahead of whoever takes its results
+        handed.append(result.problem.id)
+        disk.cut(tmp_path / f"handed-{len(handed)}")
+        put(outbox, result)
+
+    monkeypatch.setattr(Outbox, "put", cut_and_put)
+    assert len(list(session.solve_many(PROBLEMS, n=4, out=disk.folder))) == len(handed)
+    for count in range(1, len(handed) + 1):
+        point = read_resume_point(tmp_path / f"handed-{count}", "weighted")
+        assert set(handed[:count]) <= point.solved.keys()
+
+
+def test_a_run_goes_on_to_the_same_trees_from_every_power_cut(session, disk, tmp_path, monkeypatch):
+    whole = {
+        r.problem.id: r.tree_digest for r in session.solve_many(PROBLEMS, n=4, out=disk.folder)
+    }
+    monkeypatch.setattr(os, "fsync", disk.fsync)
+    ends = Counter()
+    assert disk.count >= len(PROBLEMS)
+    for number in range(disk.count):
+        folder = disk.cuts / str(number)
+        began = (folder / CONFIG).exists()
+        ends["finished" if (folder / SUMMARY).exists() else "begun" if began else "nothing"] += 1
+        if began:
+            assert len(read_problems(folder)) == len(PROBLEMS)
+        again = session.solve_many(PROBLEMS, n=4, out=folder, resume=began)
+        assert {r.problem.id: r.tree_digest for r in again} == whole
+    assert ends.keys() == {"nothing", "begun", "finished"}
