@@ -591,9 +591,9 @@ def test_a_result_that_is_handed_over_is_on_disk(session, disk, tmp_path, monkey
 
     monkeypatch.setattr(Outbox, "put", cut_and_put)
     assert len(list(session.solve_many(PROBLEMS, n=4, out=disk.folder))) == len(handed)
-    for count in range(1, len(handed) + 1):
-        point = read_resume_point(tmp_path / f"handed-{count}", "weighted")
-        assert set(handed[:count]) <= point.solved.keys()
+    for taken in range(1, len(handed) + 1):
+        point = read_resume_point(tmp_path / f"handed-{taken}", "weighted")
+        assert set(handed[:taken]) <= point.solved.keys()
 
 
 def test_a_run_goes_on_to_the_same_trees_from_every_power_cut(session, disk, tmp_path, monkeypatch):

@@ -8,8 +8,7 @@ thoughts depend on the tokens alone. `thinking` has the requests of a model that
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from tts.build.tokenizer import Ids
@@ -20,7 +19,6 @@ from tts.engines.wire import Guide
 from tts.search import Expand, Stop, Thought
 
 from .context import Context
-from .models import Models
 
 
 @dataclass(frozen=True)
@@ -36,59 +34,22 @@ Writing = Generator[GenerateCall, list[int], Written]
 """Yields calls, one after the other; each is sent its reply."""
 
 
-def part_seed(seed: int, part: int) -> int:
-    """The seed of a node's request number `part`, from 0 on, by the node's own seed."""
-    if not part:
-        return seed
-    text = f"{seed}\x1f{part}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
-
-
-@dataclass
-class Part:
-    """Where a chain stands: the ids so far, and how many requests and tokens were spent on it."""
-
-    ids: Ids
-    end: int | None = None
-    """Number of ids at which the node has more tokens than are of use; None: no number."""
-    requests: int = 0
-    tokens: int = 0
-
-    @classmethod
-    def behind(cls, ids: Ids, work: Expand) -> Part:
-        """The first request, behind the ids of the parent."""
-        return cls(ids, None if work.most is None else len(ids) + work.most + 1)
-
-    def room(self, models: Models) -> int:
-        """Tokens that may be written, by the engine's context and by what is of use."""
-        room = models.room(self.ids)
-        return room if self.end is None else min(room, self.end - len(self.ids))
-
-    def seed(self, work: Expand) -> int:
-        """The seed of the next request: the node's own for the first, others made from it."""
-        return part_seed(work.seed, self.requests)
-
-    def take(self, reply: Sequence[int]) -> None:
-        """A request is answered."""
-        self.requests += 1
-        self.tokens += len(reply)
-
-
 def call_for(
-    part: Part,
     work: Expand,
+    ids: Ids,
+    seed: int,
     limit: int,
     *,
     at_step: bool,
     guide: Guide | None = None,
     stop_words: tuple[tuple[int, ...], ...] = (),
 ) -> GenerateCall:
-    """The request for at most `limit` tokens behind a part."""
+    """The request for at most `limit` tokens behind these ids."""
     sampling = work.sampling
     return GenerateCall(
-        part.ids,
+        ids,
         limit,
-        part.seed(work),
+        seed,
         sampling.temperature,
         sampling.top_p,
         at_step,
@@ -99,18 +60,26 @@ def call_for(
     )
 
 
-def answer(context: Context, work: Expand, part: Part, *, behind_thinking: bool = False) -> Writing:
-    """One step of the answer, or the rest of the chain."""
+def answer(
+    context: Context, work: Expand, ids: Ids, seed: int, *, behind_thinking: bool = False
+) -> Writing:
+    """One step of the answer, behind these ids, or the rest of the chain."""
     models = context.models
-    limit = min(work.sampling.max_tokens, part.room(models))
+    limit = min(work.sampling.max_tokens, room(context, work, ids))
     if limit < 1:
-        return Written((Thought((), "", Stop.LENGTH),), part.tokens)
+        return Written((Thought((), "", Stop.LENGTH),), 0)
     guide = _guide(context, work, behind_thinking=behind_thinking)
-    reply = yield call_for(part, work, limit, at_step=not work.whole, guide=guide)
-    part.take(reply)
-    truncated = len(reply) >= limit
-    thoughts = models.thoughts(reply, truncated=truncated, whole=work.whole)
-    return Written(thoughts, part.tokens)
+    reply = yield call_for(work, ids, seed, limit, at_step=not work.whole, guide=guide)
+    thoughts = models.thoughts(reply, truncated=len(reply) >= limit, whole=work.whole)
+    return Written(thoughts, len(reply))
+
+
+def room(context: Context, work: Expand, ids: Ids) -> int:
+    """Tokens that may be written behind these: by the engine's context, and by what is of use."""
+    fitting = context.models.room(ids)
+    if work.most is None:
+        return fitting
+    return min(fitting, len(context.generator_ids(work.node[:-1])) + work.most + 1 - len(ids))
 
 
 def _guide(context: Context, work: Expand, *, behind_thinking: bool) -> Guide | None:

@@ -22,8 +22,7 @@ from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.prompting.thinking import MOST_PARTS
-from tts.prompting.writing import part_seed
+from tts.prompting.thinking import MOST_PARTS, part_seed
 from tts.search import Calibration, NodePath, Stop, Thought, node_seed
 
 from .config import RunConfig, prompting_of

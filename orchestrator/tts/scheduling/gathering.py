@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from .queue import Queue
+from .queue import Job, Queue
+from .schedules import Decoupled
 
 STEPS_PER_BUDGET = 1.5
 """The steps that running problems have at once over the generator's budget, with which no further
@@ -29,24 +30,34 @@ simulation four problems took up to 5% longer with gathering, and 16 took 9 to 1
 EULER_GAMMA = 0.5772
 
 
-class Gathering:
-    """The rules of `decoupled` for a shared device."""
+class Gathering(Decoupled):
+    """The schedule `decoupled` on a shared device."""
 
     def __init__(self, generator: Queue, verifier: Queue, *, writes: bool) -> None:
         """`writes`: whether the verifier decodes, as the generator does."""
-        self._generator, self._verifier = generator, verifier
+        super().__init__(generator, verifier)
         self._writes = writes
 
-    def has_enough(self, widths: Collection[int]) -> bool:
-        """Whether the running problems can fill the generator's budget when it is their turn."""
-        return not self._writes and sum(widths) >= STEPS_PER_BUDGET * self._generator.budget
+    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+        """Not while those that run can fill the generator's budget when it is their turn."""
+        enough = not self._writes and sum(widths) >= STEPS_PER_BUDGET * self.generator.budget
+        return not enough and super().wants_problem(priority, widths, held_tokens)
+
+    def take(self) -> list[Job]:
+        """What fits both budgets, but for work that gathers."""
+        jobs = [] if self.holds_steps() else self.generator.take()
+        return jobs if self.holds_scores() else jobs + self.verifier.take()
+
+    def spare(self, *, generating: bool) -> int:
+        """Free slots; none while main work gathers."""
+        return 0 if self.holds_steps() else self.generator.spare
 
     def holds_steps(self) -> bool:
         """Whether the generator's work waits for more of it.
 
         Only while the verifier computes, so something will end: then this is asked again.
         """
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if not generator.pending or not verifier.jobs:
             return False
         if self._writes:
@@ -61,7 +72,7 @@ class Gathering:
         the verifier's batch, whose steps go on: waiting costs its share of the time. Sent now, it
         takes steps of its own beside `load` others (`gathering_pays`).
         """
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if generator.pending + generator.load + verifier.jobs < MIN_STEPS_TO_GATHER:
             return False
         run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
@@ -77,7 +88,7 @@ class Gathering:
         for; and not beside scores in flight, as the engine coalesces them by itself. Until both
         models have shown how long they take nothing waits.
         """
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if self._writes or not verifier.pending or verifier.jobs:
             return False
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds

@@ -1,10 +1,14 @@
-"""The schedules under which the models never work at once: lockstep, batched, alternating."""
+"""The schedules by name; those under which the models never work at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from tts.base.choices import ScheduleName
+
+from .gathering import Gathering
 from .queue import Job, Queue
+from .schedules import Decoupled, Schedule
 
 
 class Phased:
@@ -76,3 +80,21 @@ class Alternating:
     def spare(self, *, generating: bool) -> int:
         """Slots that a batch leaves which goes now; none once it is on its way."""
         return self._generator.budget - self._generator.load if generating else 0
+
+
+def new_schedule(
+    name: ScheduleName, generator: Queue, verifier: Queue, *, one_device: bool, writes: bool
+) -> Schedule:
+    """The schedule with this name of both models' queues, at the start of a run.
+
+    `one_device`: whether both engines compute on it; `writes`: whether the verifier decodes.
+    """
+    match name:
+        case "lockstep" | "batched":
+            return Phased(generator, verifier, batched=name == "batched")
+        case "alternating":
+            return Alternating(generator, verifier)
+        case "decoupled":
+            if one_device:
+                return Gathering(generator, verifier, writes=writes)
+            return Decoupled(generator, verifier)

@@ -15,8 +15,8 @@ from tts.search import Expand, Score, Work
 
 from .guesses import SpareSlots
 from .held_scores import HeldScores
+from .phases import new_schedule
 from .queue import Job, Queue
-from .schedules import new_schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tts.fleet.endpoints import routed_reading, routed_stream
 from tts.fleet.replicas import Replicas
 from tts.prompting import Models
 from tts.prompting.chat import in_known_roles
-from tts.prompting.writing import part_seed
+from tts.prompting.thinking import part_seed
 from tts.search import node_seed
 
 from ..observability.record import ServedRequest
