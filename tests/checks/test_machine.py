@@ -1,12 +1,13 @@
-"""What is said of this machine with one deployment in mind."""
+"""What is said of this machine, and whether it is ready for a deployment."""
 
 import pytest
-from tests.bundled import BUNDLED
 
+from tts.base.errors import BuildError
 from tts.build.openvino import threads
 from tts.build.spec import load_deployment
 from tts.checks import machine
-from tts.checks.machine import diagnose
+from tts.checks.findings import Observation
+from tts.checks.machine import diagnose, verdict
 
 
 def seen(deployment):
@@ -39,25 +40,45 @@ def test_more_threads_than_cores_are_advised_against():
 
 
 def test_a_deployment_for_gpus_that_are_not_here_says_what_can_be_done_without():
-    found = seen(load_deployment("demo-gpu").model_copy(update={"name": "elsewhere"}))
-    assert "threads" not in found
-    (note,) = [each for what, each in found.items() if what.startswith("deployments for")]
-    assert note.found == "elsewhere"
+    elsewhere = load_deployment("demo-gpu").model_copy(update={"name": "elsewhere"})
+    observations = diagnose(elsewhere)
+    (note,) = [each for each in observations if each.what.startswith("deployment")]
+    assert (note.what, note.state) == ("deployment elsewhere", "note")
+    assert verdict(elsewhere, observations).startswith(
+        "missing: its GPU. What fits on it: tts plan"
+    )
 
 
-def test_of_the_bundled_deployments_those_for_gpus_that_are_not_here_are_apart():
-    found = seen(None)
-    (elsewhere,) = [
-        each.found for what, each in found.items() if what.startswith("deployments for")
-    ]
-    for name, deployment in BUNDLED.items():
-        is_for_gpus = bool(deployment.tensorrt or deployment.gpu)
-        assert (name in elsewhere.split(", ")) == is_for_gpus
-        assert (f"deployment {name}" in found) != is_for_gpus
+def test_no_deployment_is_spoken_of_unless_one_is_named():
+    observations = diagnose()
+    assert not [each for each in observations if each.what.startswith("deployment")]
+    assert verdict(None, observations) == 'ready: tts solve demo "Compute 12 + 30 - 5."'
 
 
-def test_what_no_deployment_can_be_built_without_is_said_once(monkeypatch):
+@pytest.mark.parametrize("name", ["demo", "smollm2-llamacpp-cpu", "demo-beside-openai"])
+def test_what_is_ready_is_told_with_the_command(name, monkeypatch):
+    deployment = load_deployment(name)
+    monkeypatch.setattr(machine, "require_current", lambda *deployment, anew: None)
+    observations = [each for each in diagnose(deployment) if each.state != "missing"]
+    assert verdict(deployment, observations) == f'ready: tts solve {name} "QUESTION"'
+
+
+def test_what_is_missing_is_named_with_the_command_and_matters_not_on_a_gpu(monkeypatch):
     monkeypatch.setattr(machine, "_version", lambda package: None)
-    found = seen(None)
-    assert found["CPU engine"].state == "missing"
-    assert "deployment demo" not in found
+    observations = diagnose()
+    assert verdict(None, observations).startswith("missing: CPU engine. Install OpenVINO: ")
+    gpu = Observation("NVIDIA GPU", "ok", "one")
+    others = [each for each in observations if each.what != gpu.what]
+    assert verdict(None, [*others, gpu]).startswith("ready: tts init")
+
+
+def test_engines_that_take_long_are_built_first(monkeypatch):
+    deployment = load_deployment("demo")
+    monkeypatch.setattr(machine, "quick_to_build", lambda deployment: [])
+
+    def refuse(deployment, *, anew):
+        raise BuildError("It has not been built.", hint="Run: tts build-engines demo")
+
+    monkeypatch.setattr(machine, "require_current", refuse)
+    line = verdict(deployment, diagnose(deployment))
+    assert line == "missing: its engines. Run: tts build-engines demo"

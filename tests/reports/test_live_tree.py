@@ -128,7 +128,9 @@ def test_of_an_answer_the_best_chain_is_printed(tiny_deployment, tokenizer_folde
         result = session.solve("Compute 2 + 2.", n=4, seed=1)
     assert len(result.completions) == 4
     LiveTree("Compute 2 + 2.", Console(file=io.StringIO())).print_answer(result)
-    chain, _, rest = capsys.readouterr().out.partition("answer: ")
+    *chain, rules, last = capsys.readouterr().out.splitlines()
     steps = [" ".join(text.split()) for text in result.completions[0].steps if text]
-    assert [line.split(" ", 1)[1] for line in chain.splitlines()] == steps
-    assert rest.startswith(f"{result.answer} ({result.vote})\n")
+    assert [line.split(" ", 1)[1] for line in chain] == steps
+    assert rules.startswith("by rule: ")
+    assert rules.endswith(f"; {result.vote} counts")
+    assert last == f"answer: {result.answer}"

@@ -122,21 +122,25 @@ def preview_build(deployment: Deployment, inputs: Inputs | None = None) -> list[
     return lines + [line for engine in engines for line in target.preview(engine)]
 
 
+def quick_to_build(deployment: Deployment) -> list[Role]:
+    """The engines that have not been built, where building all of them takes seconds."""
+    engines = deployment.engines()
+    checkpoints = [spec.checkpoint for spec in engines.values()]
+    if deployment.target != "openvino" or not all(folder.is_dir() for folder in checkpoints):
+        return []
+    files = [file for folder in checkpoints for file in folder.iterdir()]
+    if sum(file.stat().st_size for file in files) > QUICK_BYTES:
+        return []
+    return [role for role in engines if not paths.engine_dir(deployment.name, role).exists()]
+
+
 def build_if_quick(deployment: Deployment, say: Say) -> None:
     """Build the engines that have not been built if that takes seconds; `say` gets a line then.
 
     Engines that no longer fit are left to `require_current`, which says why. Raises what
     `build_engines` raises.
     """
-    engines = deployment.engines()
-    checkpoints = [spec.checkpoint for spec in engines.values()]
-    if deployment.target != "openvino" or not all(folder.is_dir() for folder in checkpoints):
-        return
-    files = [file for folder in checkpoints for file in folder.iterdir()]
-    if sum(file.stat().st_size for file in files) > QUICK_BYTES:
-        return
-    missing = [role for role in engines if not paths.engine_dir(deployment.name, role).exists()]
-    if missing:
+    if missing := quick_to_build(deployment):
         say(
             f"Building the {' and '.join(missing)} of {deployment.argument}, which takes seconds "
             "and is needed once"

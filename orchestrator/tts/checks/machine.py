@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import psutil
@@ -16,12 +16,12 @@ import psutil
 from tts.base import extras, paths
 from tts.base.errors import TtsError
 from tts.base.machine_limits import usable_cores
-from tts.build.builder import require_current
+from tts.build.builder import quick_to_build, require_current
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
-from tts.build.spec import Deployment, Role, bundled_deployments, load_deployment
+from tts.build.spec import Deployment, Role
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
 from tts.serving.command.server_command import find_program, installed_version
@@ -36,12 +36,15 @@ from .findings import Observation, State
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 OPENVINO = ("openvino", "openvino-genai")
+_FIRST = 'tts solve demo "Compute 12 + 30 - 5."'
+_ON_CPU = ("CPU engine", "Triton server")
+"""What engines on this CPU need, and others do not."""
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:
-    """Look at everything, of the deployments at this one or all bundled ones.
+    """Look at this machine, and at a deployment if one is named.
 
-    About a second, and two for each GiB of their engines.
+    About a second, and two for each GiB of its engines.
     """
     return [
         _python(),
@@ -52,8 +55,28 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
         *(() if deployment else (_to_start(),)),
         *_storage(),
         *_gpus(),
-        *(_one(deployment) if deployment else _bundled()),
+        *(_one(deployment) if deployment else ()),
     ]
+
+
+def verdict(deployment: Deployment | None, observations: Sequence[Observation]) -> str:
+    """One line: ready, and the command to type next; or what is missing, and the command."""
+    states = {each.what: each.state for each in observations}
+    lacking = [each for each in observations if each.state == "missing"]
+    if deployment is None and states["NVIDIA GPU"] == "ok":
+        lacking = [each for each in lacking if each.what not in _ON_CPU]
+    if lacking:
+        advice = lacking[-1].advice or lacking[-1].found
+        return f"missing: {', '.join(each.what for each in lacking)}. {advice.splitlines()[0]}"
+    if deployment is None:
+        gpu = "tts init writes a deployment file for your models on the GPU"
+        return f"ready: {gpu}" if states["NVIDIA GPU"] == "ok" else f"ready: {_FIRST}"
+    if _is_for_other_gpus(deployment):
+        return f"missing: its GPU. What fits on it: tts plan {deployment.argument}"
+    for each in observations:
+        if each.what == _title(deployment) and each.state == "note":
+            return f"missing: its engines. {each.advice.splitlines()[0]}"
+    return f'ready: tts solve {deployment.argument} "QUESTION"'
 
 
 def _compiled() -> list[Observation]:
@@ -151,26 +174,9 @@ def _storage() -> Iterator[Observation]:
             yield Observation(what, "ok" if free > 1 else "note", room)
 
 
-def _bundled() -> Iterator[Observation]:
-    elsewhere = []
-    can_build = all(_version(name) for name in OPENVINO)
-    for name in bundled_deployments():
-        try:
-            deployment = load_deployment(name)
-        except TtsError as error:
-            yield Observation(f"deployment {name}", "note", error.message, error.hint or "")
-            continue
-        if _is_for_other_gpus(deployment):
-            elsewhere.append(name)
-        elif can_build or deployment.target != "openvino" or not deployment.engines():
-            yield _engines(deployment)
-    if elsewhere:
-        yield _elsewhere(", ".join(elsewhere))
-
-
 def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
-        yield _elsewhere(deployment.name)
+        yield _elsewhere(deployment)
         return
     if deployment.started():
         yield from _started(deployment)
@@ -211,27 +217,34 @@ def _is_for_other_gpus(deployment: Deployment) -> bool:
     return capability not in {gpu.capability for gpu in _nvidia_gpus()}
 
 
-def _elsewhere(names: str) -> Observation:
-    here = "other " if _nvidia_gpus() else ""
+def _elsewhere(deployment: Deployment) -> Observation:
+    name = deployment.argument
     advice = (
-        "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
-        "tts render NAME."
+        f"Needing no GPU: tts plan {name} (what fits), tts build-engines {name} --dry-run, "
+        f"tts render {name}."
     )
-    return Observation(f"deployments for {here}NVIDIA GPUs", "note", names, advice)
+    kind = "other NVIDIA GPUs" if _nvidia_gpus() else "NVIDIA GPUs"
+    return Observation(_title(deployment), "note", f"for {kind}", advice)
+
+
+def _title(deployment: Deployment) -> str:
+    return f"deployment {deployment.name}"
 
 
 def _engines(deployment: Deployment) -> Observation:
-    what = f"deployment {deployment.name}"
+    if missing := quick_to_build(deployment):
+        status = f"{' and '.join(missing)} not built yet: the first search builds it in seconds"
+        return Observation(_title(deployment), "ok", status)
     try:
         require_current(deployment, anew=True)
     except TtsError as error:
-        return Observation(what, "note", error.message, error.hint or "")
+        return Observation(_title(deployment), "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())
     others = "both engines run already"
     if deployment.started():
         others = "its engines are servers, which are started when they are needed"
     status = f"built and current: {built}" if built else f"nothing to build: {others}"
-    return Observation(what, "ok", status)
+    return Observation(_title(deployment), "ok", status)
 
 
 def _threads(deployment: Deployment) -> Observation:

@@ -16,7 +16,7 @@ from tts.checks import Check, has_errors
 from tts.checks import lint as check
 from tts.checks.after_build import ALL, DEEP, check_manifests
 from tts.checks.findings import Observation
-from tts.checks.machine import diagnose
+from tts.checks.machine import diagnose, verdict
 from tts.fleet.remotes import ask
 from tts.reports.console import consoles, say
 from tts.reports.findings import count_findings, print_findings, print_observation, warnings_line
@@ -57,7 +57,7 @@ class DoctorDocument:
     """The abilities of this machine."""
 
     deployment: str | None
-    """The one that was looked at; null: all bundled ones."""
+    """The one that was looked at; null: none."""
     observations: list[Observation]
     """With any that is missing, the exit code is 1."""
 
@@ -106,5 +106,6 @@ def doctor(options: Doctor) -> None:
     else:
         for observation in observations:
             print_observation(out, observation)
+        out.print(f"\n{verdict(spec, observations)}", markup=False, highlight=False, soft_wrap=True)
     if any(observation.state == "missing" for observation in observations):
         raise typer.Exit(1)

@@ -209,11 +209,11 @@ def solve(options: Solve) -> None:
         result, folder = run_solve(
             question, config, options.out, tree, tree.step, endpoints=servers
         )
+    say(f"run folder: {folder}")
     if options.as_json:
         print_json(SolveDocument.of(result, folder))
     else:
         tree.print_answer(result)
-    say(f"run folder: {folder}")
 
 
 def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:

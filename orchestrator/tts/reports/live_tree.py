@@ -160,25 +160,23 @@ class LiveTree(ProgressLines, Observer):
         self._tree = step.tree
 
     def print_answer(self, result: Result) -> None:
-        """Print the best chain and the answers."""
+        """Print the best chain, what each rule chooses, and last the answer alone."""
         for best in result.completions[:1]:  # there may be none by a deadline
             for score, text in zip(best.step_scores, best.steps, strict=True):
                 if text:
                     self._out.print(_line(score, text, "green"))
-        self._out.print(f"answer: {result.answer} ({result.vote})", style="bold", markup=False)
-        others = [
-            f"{rule}: {answer}"
-            for rule, answer in result.answers.items()
-            if rule != result.vote and answer is not None
+        rules = [
+            f"{rule}: {answer}" for rule, answer in result.answers.items() if answer is not None
         ]
-        if others:
-            self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
-
+        if len(rules) > 1:
+            line = f"by rule: {', '.join(rules)}; {result.vote} counts"
+            self._out.print(line, style="dim", markup=False)
         if result.limit:
             what, then = _LIMITED[result.limit]
             if result.answer is None:
                 then = "there is no answer yet. Give it more, or a smaller --n."
             self._out.print(f"{what}: {then}", style="yellow", markup=False)
+        self._out.print(f"answer: {result.answer or 'none'}", style="bold", markup=False)
 
     def _draw(self) -> RenderableType:
         tree = self._tree
