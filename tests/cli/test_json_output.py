@@ -22,8 +22,7 @@ from tts.gateway.database import database_file
 from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.recorder import Recorder
 from tts.lab.study.folder import limits_digest
-from tts.lab.tuning.analysis import analyse
-from tts.lab.tuning.measure import Measured
+from tts.lab.tuning.measure import Measured, analyse
 from tts.lab.tuning.tune import Tuned
 
 

@@ -33,7 +33,7 @@ from tts.driver.records import IdleWatch, MeanLoad
 from tts.driver.sharing import PrefixGate
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.streaming import NewTokens, StreamingGenerator
-from tts.lab.simulation.published_pairs import simulated_deployment
+from tts.lab.simulation.fleet import simulated_deployment
 from tts.prompting import Models
 from tts.runs import events
 from tts.scheduling import Job, Scheduler, WorkKind

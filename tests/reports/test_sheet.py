@@ -13,7 +13,7 @@ from tests.reports.screen import printed
 from tests.runs.logs import SESSION, solved
 from tests.runs.runs import row_of, write_run
 
-from tts.lab.simulation.published_pairs import simulated_deployment
+from tts.lab.simulation.fleet import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
 from tts.reports.console import Sheet

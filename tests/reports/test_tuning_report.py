@@ -7,8 +7,7 @@ from tests.reports.screen import printed
 from tts.base.errors import Interrupted
 from tts.base.paths import deployments_dir
 from tts.build.spec import load_deployment
-from tts.lab.tuning.analysis import SHARE, analyse
-from tts.lab.tuning.measure import Measured
+from tts.lab.tuning.measure import SHARE, Measured, analyse
 from tts.lab.tuning.tune import Tuned
 from tts.reports.tuning import engine_table, print_change, print_tuned
 

@@ -11,7 +11,7 @@ from tts.build.spec import Role, deployment_file
 from tts.lab.study.cells import FULL, QUICK
 from tts.lab.study.measure import measure
 from tts.lab.study.study_run import resume_study, run_study
-from tts.lab.tuning.analysis import LoadLevel, Proposal, SaturationPoint
+from tts.lab.tuning.measure import LoadLevel, Proposal, SaturationPoint
 from tts.lab.tuning.tune import Tuned
 from tts.lab.tuning.tune import tune as tune_engines
 from tts.reports.console import consoles

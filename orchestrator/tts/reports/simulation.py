@@ -13,7 +13,7 @@ from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import Refused
 from tts.engines.simulated import StepTotals
 from tts.lab.bench.simulated_run import PlacedRun, PlacementAdvice, advice_of
-from tts.lab.simulation.published_pairs import SIMULATED
+from tts.lab.simulation.fleet import SIMULATED
 from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from tts.base.errors import ConfigError
 from tts.build.deployment_edit import Field, with_values
 from tts.build.spec import ROLES
-from tts.lab.tuning.analysis import SHARE, EngineResult, Proposal
+from tts.lab.tuning.measure import SHARE, EngineResult, Proposal
 from tts.lab.tuning.tune import Tuned
 
 from .console import Sheet, say, table

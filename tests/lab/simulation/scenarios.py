@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tts.lab.simulation.published_pairs import simulated_deployment
+from tts.lab.simulation.fleet import simulated_deployment
 from tts.lab.simulation.scenario import Scenario
 from tts.lab.simulation.workload import CRITIQUE_SPREAD, lengths, typical
 from tts.strategies.catalog import find_strategy

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.lab.simulation.scenarios import scenario
 
 from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
-from tts.lab.simulation.fleet import CALL_S, connected
-from tts.lab.simulation.published_pairs import simulated_deployment
+from tts.lab.simulation.fleet import CALL_S, connected, simulated_deployment
 from tts.lab.simulation.scenario import simulate
 
 

@@ -9,7 +9,7 @@ from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 from tts.build.spec import load_deployment
 from tts.cli.options.study import Gpu
 from tts.engines.simulated import GPUS
-from tts.lab.simulation.published_pairs import SIMULATED, shapes_of, simulated_deployment
+from tts.lab.simulation.fleet import SIMULATED, shapes_of, simulated_deployment
 
 
 @pytest.mark.parametrize("gpu", get_args(Gpu))

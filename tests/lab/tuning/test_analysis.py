@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.build.spec import load_deployment
-from tts.lab.tuning.analysis import (
+from tts.lab.tuning.measure import (
     ROOM,
     SHARE,
+    LoadSample,
+    Measured,
     SaturationPoint,
     analyse,
     find_saturation_point,
@@ -16,7 +18,6 @@ from tts.lab.tuning.analysis import (
     propose,
     saturation_point,
 )
-from tts.lab.tuning.measure import LoadSample, Measured
 
 
 @settings(max_examples=15, deadline=None)

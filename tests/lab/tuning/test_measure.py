@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.lab.simulation.scenario import run_virtual
-from tts.lab.tuning.analysis import levels
 from tts.lab.tuning.measure import (
     LEAST_ROUNDS,
     ROUNDS,
     LoadSample,
     Measured,
+    levels,
     measure,
     measure_load,
     send_all,

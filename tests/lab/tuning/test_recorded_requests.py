@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 
 from tts.build.spec import VerifierSpec, load_deployment
-from tts.lab.tuning.analysis import SaturationPoint, propose
+from tts.lab.tuning.measure import SaturationPoint, propose
 from tts.lab.tuning.recorded_requests import (
     SALT_TOKENS,
     doubling,

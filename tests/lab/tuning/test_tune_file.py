@@ -9,8 +9,7 @@ from tests.lab.tuning.samples import LOADS
 
 from tts.base.errors import RunError
 from tts.engines.simulated import Affine
-from tts.lab.tuning.analysis import analyse
-from tts.lab.tuning.measure import LoadSample, Measured
+from tts.lab.tuning.measure import LoadSample, Measured, analyse
 from tts.lab.tuning.tune import fit_decode, fit_line, fit_prefill, read_fits, to_json
 
 

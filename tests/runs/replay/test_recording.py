@@ -15,7 +15,7 @@ from tests.runs.replay.test_token_requests import SEMANTICS
 
 from tts.base.errors import RunError
 from tts.endpoints.base import GenerateCall
-from tts.lab.simulation.published_pairs import simulated_deployment
+from tts.lab.simulation.fleet import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, digest_of, simulate
 from tts.prompting import Models
 from tts.runs.events import Cancelled, StepGenerated, StepScored

@@ -22,7 +22,7 @@ from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.published_pairs import (
+from ..simulation.fleet import (
     ROOM,
     as_simulated,
     on_own_cores,

@@ -4,7 +4,6 @@ docs/explanation/simulation.md.
 | module | job |
 |---|---|
 | scenario | one run: what is simulated, and what came of it |
-| fleet | servers, the GPUs that they are on, the endpoints and the router in front of them |
-| published_pairs | pairs of published models; the shapes of a deployment's |
+| fleet | servers, the GPUs that they are on, endpoints and router; the usual pair |
 | workload | what simulated engines answer |
 """

@@ -26,8 +26,7 @@ from tts.session.run import OpenRun, open_run, unused_folder
 
 from ..campaign import Campaign, resumable
 from ..observer import Observer
-from ..tuning.analysis import analyse
-from ..tuning.measure import Measured
+from ..tuning.measure import Measured, analyse
 from ..tuning.tune import measure_engines, read_requests, to_json
 from .cells import RESTART_S, Cell, CellRun, Form, seconds_left, starts
 from .folder import (

@@ -4,6 +4,5 @@
 |---|---|
 | tune | the whole of it: record a run if none is given, measure, propose budgets; tune.json |
 | recorded_requests | requests of a run, rebuilt from its log; each engine under load by them |
-| measure | closed loops at several loads, in rounds |
-| analysis | from samples to a saturation point and a budget |
+| measure | closed loops at several loads; from samples to a saturation point and a budget |
 """

@@ -36,8 +36,7 @@ from tts.session.strategy import choose
 
 from ..campaign import Campaign
 from ..observer import Observer
-from .analysis import SHARE, EngineResult, Proposal, analyse
-from .measure import ROUNDS, Measured, measure
+from .measure import ROUNDS, SHARE, EngineResult, Measured, Proposal, analyse, measure
 from .recorded_requests import (
     RecordedRequests,
     load_unit,
