@@ -1,13 +1,19 @@
 """Several simulated servers: placement, the router in front of them, plain generation."""
 
+from dataclasses import replace
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.simulation.scenarios import scenario
+from tests.published_shapes import LLAMA_1B, LLAMA_8B_VERIFIER
 
-from tts.engines.simulated import Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
-from tts.lab.simulation.fleet import CALL_S, connected, simulated_deployment
+from tts.build.spec import load_deployment
+from tts.cli.options.study import Gpu
+from tts.engines.simulated import GPUS, Affine, Gpus, PagedCache, SimulatedEngine, SimulatedRequest
+from tts.lab.simulation.fleet import CALL_S, SIMULATED, connected, shapes_of, simulated_deployment
 from tts.lab.simulation.scenario import simulate
 
 
@@ -93,3 +99,25 @@ def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expec
         for request in gpus.run(now):
             done[ends[request]] = now
     assert tuple(done[number] for number in range(len(devices))) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("gpu", get_args(Gpu))
+def test_the_pair_that_is_simulated_without_a_word(gpu):
+    deployment = simulated_deployment(gpu, 1)
+    assert shapes_of(deployment) == {"generator": LLAMA_1B, "verifier": LLAMA_8B_VERIFIER}
+    left = 0.9 * GPUS[gpu].memory - 2.47e9 - 15.01e9
+    tokens = deployment.verifier.kv_cache.tokens
+    assert tokens * LLAMA_8B_VERIFIER.kv_bytes == pytest.approx(left / 2, rel=0.01)
+    apart = simulated_deployment(gpu, 2)
+    assert [engine.placement.gpus for engine in apart.engines().values()] == [((0,),), ((1,),)]
+    left = 0.9 * GPUS[gpu].memory - 15.01e9
+    tokens = apart.verifier.kv_cache.tokens
+    assert tokens * LLAMA_8B_VERIFIER.kv_bytes == pytest.approx(left, rel=0.01)
+
+
+def test_a_verifier_with_its_whole_head_reads_it_in_every_step():
+    deployment = load_deployment("llama-1b-prm-8b-h100-bf16")
+    usual = deployment.model_copy(update={"name": SIMULATED})
+    whole, cut = (shapes_of(each)["verifier"] for each in (deployment, usual))
+    assert whole.body_bytes - cut.body_bytes == 2 * 128_256 * 4096
+    assert replace(whole, body_bytes=cut.body_bytes, weight_bytes=cut.weight_bytes) == cut
