@@ -1,4 +1,4 @@
-"""The grammar of a step, by the engine host's checker and by a reader of its own; what is boxable."""
+"""The grammar of a step, by the checker of the engine host and by a reader of its own; boxes."""
 
 import itertools
 import random
