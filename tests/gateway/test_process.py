@@ -1,4 +1,4 @@
-"""How the gateway sets its process up; in processes of their own, as it is for good."""
+"""How the gateway sets its process up; in one of its own, as it is for good."""
 
 import json
 import os
@@ -29,15 +29,10 @@ print(json.dumps({
 """
 
 
-def set_up(**variables):
+def test_threads_and_garbage_collection_hold_up_little_and_grpc_polls_in_this_process_alone():
     rest = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
     words = [sys.executable, "-c", REPORT]
-    done = subprocess.run(words, env=rest | variables, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
-
-
-def test_threads_and_garbage_collection_hold_up_little_and_grpc_polls_in_this_process_alone():
-    found = set_up()
+    found = json.loads(subprocess.run(words, env=rest, stdout=subprocess.PIPE, check=True).stdout)
     assert not found["early"]  # the command line alone does not import it
     assert found["experiments"] == "-event_engine_client"
     assert found["left"] is None
@@ -46,9 +41,11 @@ def test_threads_and_garbage_collection_hold_up_little_and_grpc_polls_in_this_pr
     assert found["young"] > 1000
 
 
-def test_experiments_that_the_environment_chooses_stay():
-    found = set_up(GRPC_EXPERIMENTS="tcp_rcv_lowat")
-    assert found["experiments"] == found["left"] == "tcp_rcv_lowat"
+def test_experiments_that_the_environment_chooses_stay(monkeypatch):
+    monkeypatch.setenv(process.EXPERIMENTS, "tcp_rcv_lowat")
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    process.set_up()
+    assert os.environ[process.EXPERIMENTS] == "tcp_rcv_lowat"
 
 
 @pytest.mark.parametrize(

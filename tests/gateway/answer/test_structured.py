@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.gateway.in_process import CHAT, TEXT, choice_of
 
 from tts.engines.wire import EBNF, JSON_SCHEMA, Guide
@@ -117,7 +118,7 @@ odd_values = st.recursive(
 schemas = st.dictionaries(st.sampled_from(KEYWORDS), odd_values, max_size=4)
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(100, 300))
 @given(schemas, st.booleans())
 def test_any_schema_is_read_or_refused_by_name(schema, strict):
     tool = Tool(Function("f", parameters=schema, strict=strict))

@@ -203,16 +203,16 @@ def test_edges_and_escapes_of_a_pattern_are_its_own():
 
 
 def test_the_rule_that_blocks_is_found_among_hundreds_without_reading_each(monkeypatch):
-    patterns = [f"(?i)\\bterm {number:03d}\\b" for number in range(500)]
+    patterns = [f"(?i)\\bterm {number:03d}\\b" for number in range(200)]
     matcher, read = Matcher(rules_of(patterns, patterns)), []
     compiled = matching._compiled
     monkeypatch.setattr(matching, "_compiled", lambda some: read.append(some) or compiled(some))
-    for number in (0, 123, 499):
+    for number in (0, 123, 199):
         stream = Matching(matcher)
         stream.feed(f"the TERM {number:03d}, then")
         with pytest.raises(ContentBlocked, match=f"term {number:03d}"):
             stream.end()
-    assert len(read) <= 3 * 9
+    assert len(read) <= 3 * 8
 
 
 def test_without_re2_rules_are_refused_and_say_what_to_install(monkeypatch):

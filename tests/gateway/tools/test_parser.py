@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.gateway.answer.candidates import DrawnAnswer, canonical, vote
 from tts.gateway.openai.errors import ApiError
@@ -81,7 +82,7 @@ def test_text_before_calls_is_kept_apart(form, text, calls, cuts):
     assert read(form, written, cuts) == (text.rstrip(), calls)
 
 
-@settings(max_examples=500)
+@settings(max_examples=amount(150, 500))
 @given(forms, fragments, st.lists(st.integers(0, 10**6), max_size=30))
 def test_any_text_is_read_the_same_wherever_it_is_cut(form, text, cuts):
     whole = read(form, text)

@@ -208,8 +208,8 @@ def _key(row: Sequence[Any]) -> ApiKey:
 def _require_free(connection: sqlite3.Connection, name: str, but: str = "") -> None:
     """Raise ConfigError if a valid key other than `but` has this name."""
     valid = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
-    found = f"SELECT id FROM keys WHERE name = ? AND id != ? AND {valid}"
-    if row := connection.execute(found, (name, but, time.time())).fetchone():
+    query = f"SELECT id FROM keys WHERE name = ? AND id != ? AND {valid}"
+    if row := connection.execute(query, (name, but, time.time())).fetchone():
         raise ConfigError(
             f"There is a key {name!r:.100} already: {row[0]}.",
             hint="Give another name, or revoke that key: two of a name cannot be told apart.",
@@ -218,8 +218,8 @@ def _require_free(connection: sqlite3.Connection, name: str, but: str = "") -> N
 
 def _require_new(connection: sqlite3.Connection, digest: bytes) -> None:
     """Raise ConfigError if any key has the secret of this hash, or had it just before."""
-    found = "SELECT id FROM keys WHERE ? IN (sha256, old_sha256)"
-    if row := connection.execute(found, (digest,)).fetchone():
+    query = "SELECT id FROM keys WHERE ? IN (sha256, old_sha256)"
+    if row := connection.execute(query, (digest,)).fetchone():
         raise ConfigError(
             f"The key {row[0]} has, or had, this very secret.", hint="Take another secret."
         )
