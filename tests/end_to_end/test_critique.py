@@ -23,7 +23,7 @@ def critique(tmp_path_factory):
     ],
 )
 def test_every_schedule_grows_the_same_trees(critique, tmp_path, parameters):
-    problems = load_problems("demo", limit=4)
+    problems = load_problems("demo", limit=2)
     digests, scores = grown_under_every_schedule(critique.name, problems, parameters, tmp_path)
     assert len(digests) == 1
     assert set(scores) == {0.0, 1.0}

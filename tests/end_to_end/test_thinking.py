@@ -29,7 +29,7 @@ def thinking(new_home):
     ],
 )
 def test_every_schedule_grows_the_same_trees(thinking, tmp_path, parameters):
-    problems = load_problems("demo", limit=3)
+    problems = load_problems("demo", limit=2)
     digests, _ = grown_under_every_schedule(thinking.name, problems, parameters, tmp_path)
     assert len(digests) == 1
 
