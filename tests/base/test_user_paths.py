@@ -16,7 +16,7 @@ from tts.datasets.load import load_problems
 from tts.lab.study.folder import is_study
 from tts.lab.tuning.tune import read_fits
 from tts.runs.folder import has_begun, has_finished, locked, refuse_begun
-from tts.runs.groups import expand_groups
+from tts.runs.groups import runs_in
 from tts.runs.replay import open_recording
 from tts.session.plan import findable
 from tts.session.run import unused_folder
@@ -57,7 +57,7 @@ def lock(folder):
         is_study,
         read_fits,
         open_recording,
-        lambda path: expand_groups([path]),
+        runs_in,
         lambda path: load_problems(str(path)),
         lambda path: load_deployment(str(path)),
     ],

@@ -35,7 +35,7 @@ from tts.runs.compare import (
 from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.runs.folder import create_run
-from tts.runs.groups import GroupConfig, Member, create_group, expand_groups, write_comparison
+from tts.runs.groups import GroupConfig, Member, create_group, runs_in, write_comparison
 from tts.runs.log import RunLog
 from tts.runs.measures import Measures
 from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
@@ -353,8 +353,12 @@ def test_a_group_stands_for_its_begun_runs(tmp_path):
     for name in ("beam", "mcts"):
         write_run(tmp_path / "group" / name, [SESSION], strategy=name, parameters={})
     single = write_run(tmp_path / "single", [SESSION])
-    names = [folder.name for folder in expand_groups([tmp_path / "group", single])]
-    assert names == ["beam", "mcts", "single"]
+    assert runs_in(single) == [(single, {})]
+    assert runs_in(tmp_path / "nowhere") == [(tmp_path / "nowhere", {})]
+    begun = [(tmp_path / "group" / name, {name: "best"}) for name in ("beam", "mcts")]
+    assert runs_in(tmp_path / "group") == begun
+    assert runs_in(tmp_path) == [*begun, (single, {})], "a folder of runs stands for all of them"
+    assert [run.folder for run in compare([tmp_path / "group", single]).runs[-1:]] == [single]
     assert short_names([tmp_path / name for name in ("a/beam", "b/beam", "b/mcts")]) == [
         "a/beam",
         "b/beam",
@@ -369,11 +373,12 @@ def test_a_gain_is_over_common_problems_and_of_means_where_seeds_are_several():
     worse = {"a": 1.0, "b": 0.0, "c": 0.0, "only there": 1.0}
     gain = gain_of(better, worse)
     assert gain.mean == pytest.approx(1 / 3)
-    assert (gain.low, gain.high) == share_difference(1, 0, 3)
+    assert gain[1:] == (*share_difference(1, 0, 3), mcnemar(1, 0))
     assert gain_of({"x": 1.0}, better) is None
     found = gain_of({"a": 0.5, "b": 1.0}, {"a": 0.0, "b": 0.0})
     error = math.sqrt(0.125 / 2)  # the variance of 0.5 and 1 is 0.125
-    assert found == pytest.approx((0.75, 0.75 - 1.96 * error, 0.75 + 1.96 * error))
+    p_value = math.erfc(0.75 / error / math.sqrt(2))
+    assert found == pytest.approx((0.75, 0.75 - 1.96 * error, 0.75 + 1.96 * error, p_value))
 
 
 def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
@@ -384,7 +389,7 @@ def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
     ]
     first, second = (line.split() for line in printed(rows).splitlines()[6:8])
     assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "[0.0,", "65.8]"]
-    assert first[10:12] == ["960", "0.0"]
+    assert first[10:13] == ["0.500", "960", "0.0"]
     assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "[34.2,", "100.0]"]
 
 

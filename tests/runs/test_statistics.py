@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tts.runs.statistics import (
     best_within,
+    holm,
     joint_t,
     joint_z,
     logarithmic_histogram,
@@ -128,6 +129,19 @@ def test_mcnemar_is_the_chance_of_coins_that_are_no_more_even(one, other):
 def test_mcnemar_takes_thousands_of_disagreements():
     assert mcnemar(3000, 3000) == 1.0
     assert mcnemar(3300, 2700) == pytest.approx(0.0, abs=1e-12)
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_corrected_p_values_are_those_of_holms_step_down_test(p_values):
+    corrected = holm(p_values)
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for level in (0.01, 0.05, 0.3):
+        refused = []  # the definition: from the smallest on, until one is too large
+        for rank, place in enumerate(order):
+            if p_values[place] * (len(p_values) - rank) >= level:
+                break
+            refused.append(place)
+        assert {place for place, each in enumerate(corrected) if each < level} == set(refused)
 
 
 def test_few_problems_without_a_disagreement_are_no_certainty():

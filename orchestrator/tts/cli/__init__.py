@@ -127,9 +127,10 @@ _RUNS = CommandGroup.of(
     Command(
         "export",
         "look:Export",
-        "report:export",
-        "Write a run's answers: id, question, answer, score, correct, tokens, seconds.",
-        "tts runs export runs/RUN --to answers.csv",
+        "export:export",
+        "Write the problems of runs, or their completions, as one table for pandas and polars.",
+        "tts runs export runs/RUN --out problems.parquet",
+        "tts runs export runs/ONE runs/OTHER --completions --out completions.csv",
     ),
     Command(
         "trace",

@@ -22,13 +22,10 @@ from tts.reports.page.of_runs import follow, report_on
 from tts.reports.study_page import print_advice, study_report
 from tts.reports.terminal import listed_table, print_report
 from tts.reports.trace import write_trace
-from tts.runs.answers import answers_of, as_table
 from tts.runs.compare import Baseline, Comparison, compare
-from tts.runs.files import write_whole
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
-from tts.runs.groups import expand_groups, list_runs
+from tts.runs.groups import list_runs, runs_in
 from tts.runs.pairs import Pair, Setting
-from tts.runs.run import Run
 
 from .json_output import print_json
 from .options import look, usable
@@ -148,35 +145,13 @@ def merge(options: look.Merge) -> None:
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
-def export(options: look.Export) -> None:
-    """Run `tts runs export`."""
-    _spare(options.run, options.to)
-    is_csv = options.to and options.to.suffix.lower() == ".csv"
-    kind = options.kind or (look.TableFormat.csv if is_csv else look.TableFormat.jsonl)
-    answers = answers_of(Run.load(options.run))
-    table = as_table(answers, kind)
-    if options.to is None:
-        typer.echo(table, nl=False)
-        return
-    try:
-        file = options.to.expanduser().parent.resolve() / options.to.name
-        write_whole(file, table)
-    except OSError as error:
-        raise RunError(
-            f"The table {options.to} cannot be written: {error.strerror or error}.",
-            hint="Name another file with --to, in a folder that is there; without --to it goes to "
-            "stdout.",
-        ) from error
-    say(f"{options.to}: {len(answers):,} answers")
-
-
 def trace(options: look.Trace) -> None:
     """Run `tts runs trace`."""
-    runs = expand_groups([options.run])
+    runs = [folder for folder, _ in runs_in(options.run)]
     if options.to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
-        _spare(folder, options.to)
+        spare(folder, options.to, "--to")
         file, counts = write_trace(folder, options.to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
@@ -186,8 +161,8 @@ def trace(options: look.Trace) -> None:
     )
 
 
-def _spare(run: Path, to: Path | None) -> None:
+def spare(run: Path, to: Path | None, option: str) -> None:
     """Refuse to write over what a run is made of; raises BadParameter."""
     own = {(run / name).resolve() for name in (CONFIG, PROBLEMS, EVENTS, SUMMARY)}
     if to and to.expanduser().resolve() in own:
-        raise typer.BadParameter(f"{to} is a part of the run itself", param_hint="--to")
+        raise typer.BadParameter(f"{to} is a part of the run itself", param_hint=option)

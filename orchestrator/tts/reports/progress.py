@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, RenderableType
@@ -45,12 +44,7 @@ class ProgressLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._waited()
 
     def say(self, line: str) -> None:
@@ -108,15 +102,10 @@ class BuildLines(ProgressLines):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*error)
 
     def say(self, line: str) -> None:
         """A stage begins."""
@@ -174,13 +163,8 @@ class Bars(ProgressLines, Observer):
         self._done = 0
         self._bar: _Bar | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, traceback)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.ended()
 
     def began(self, run: RunProgress, title: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -17,15 +17,15 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
-from .answers import Answer, answers_of
 from .config import RunConfig
 from .curves import Point, WhyDependent, points, unit_size, why_dependent
 from .folder import SUMMARY, has_finished
-from .groups import COMPARISON, is_group, read_members
+from .groups import COMPARISON, is_group, read_members, runs_in
 from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
 from .run import Run
-from .statistics import wilson
+from .statistics import SIGNIFICANT, holm, wilson
 from .summary import Summary, accuracy_by_level, summarise
+from .tables import Answer, answers_of
 
 NoCurve = WhyDependent | Literal["no_reference"]
 """Why a row has only its own n: what `curves.why_dependent` says; there is nothing to compare the
@@ -86,6 +86,10 @@ class Row:
         """Wall time over the solved problems."""
         return self.wall_s / max(self.summary.problems, 1)
 
+    def setting(self, name: str) -> Any:
+        """The value of a parameter or a limit; None if it has none."""
+        return self.differs.get(name, self.summary.parameters.get(name))
+
     def gain_over(self, other: Row) -> Gain | None:
         """Accuracy minus that of another row, on the problems of both."""
         return gain_of(self.right, other.right)
@@ -132,7 +136,7 @@ class Baseline:
 
 
 def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Comparison:
-    """Read runs and groups, and compare each run with the first if there are several folders.
+    """Read runs, groups and folders of runs; compare each with the first if there are several.
 
     A `baseline` goes before all. Each log is read once for all numbers, and once more for a curve
     over n. Raises RunError if a folder holds neither, or where a run shares no problem with the
@@ -151,7 +155,7 @@ def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Compar
         finished, names = _read(folder)
         runs += [run for run, _ in finished]
         rows += [row for run, votes in finished for row in rows_of(run, votes)]
-        if is_group(folder):
+        if is_group(folder) or len(finished) > 1:
             unfinished[str(folder)] = names
     folders = [*([baseline.folder] if baseline else []), *folders]
     several = len(folders) > 1 and len(runs) > 1
@@ -176,10 +180,10 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
 
 
 def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
-    """A run, or a group's finished runs, each with votes by strategy; who is unfinished."""
+    """A folder's runs, of a group the finished ones, with votes by strategy; who is unfinished."""
     if not is_group(folder):
-        run = Run.load(folder)
-        return [(run, {run.config.strategy: run.config.vote})], []
+        runs = [(Run.load(path), votes) for path, votes in runs_in(folder)]
+        return [(run, votes or {run.config.strategy: run.config.vote}) for run, votes in runs], []
     finished = []
     unfinished: list[str] = []
     for member in read_members(folder):
@@ -299,6 +303,38 @@ def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
     return list(alike.values())
 
 
+class Rank(NamedTuple):
+    """A row beside the best one that it can be ranked with."""
+
+    best: Row
+    gain: Gain
+    """The row's accuracy minus that of the best."""
+    p_value: float
+    """Corrected for how many rows are compared with the best (`holm`)."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the row is significantly worse."""
+        return self.p_value < SIGNIFICANT
+
+
+def ranks(rows: Sequence[Row]) -> list[Rank | None]:
+    """Each row's rank; None for one that can be ranked with no other."""
+    bests = [best_rival(row, rows) for row in rows]
+    found: list[Rank | None] = [None] * len(rows)
+    for best in {id(each): each for each in bests if each}.values():
+        gains = {
+            place: gain
+            for place, row in enumerate(rows)
+            if bests[place] is best and (gain := row.gain_over(best))
+        }
+        others = [place for place in gains if rows[place] is not best]
+        p_values = dict(zip(others, holm([gains[each].p_value for each in others]), strict=True))
+        for place, gain in gains.items():
+            found[place] = Rank(best, gain, p_values.get(place, 1.0))
+    return found
+
+
 def best_rival(row: Row, rows: Iterable[Row]) -> Row | None:
     """The best of those rows that a row can be ranked with, itself among them.
 
@@ -328,30 +364,54 @@ def varying(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def label(row: Row, also: Sequence[str]) -> str:
+def label(row: Row, also: Sequence[str], without: Collection[str] = ()) -> str:
     """A row's name: its strategy and what is special about it, such as `beam-search (x=2, y)`."""
     if row.name:
         return row.name
     special = [
-        name if value is True else f"{name}={_plain(value)}" for name, value in row.differs.items()
+        name if value is True else f"{name}={_plain(value)}"
+        for name, value in row.differs.items()
+        if name not in without
     ]
     special += [f"{name}={_plain(_circumstance(row, name))}" for name in also]
     return f"{row.strategy} ({', '.join(special)})" if special else row.strategy
 
 
+def swept(rows: Sequence[Row]) -> list[str]:
+    """The numeric parameters, other than n, that have several values in rows alike otherwise."""
+    names = dict.fromkeys(
+        name for row in rows for name, value in row.differs.items() if _is_number(value)
+    )
+    found = []
+    for name in names:
+        values: dict[tuple[object, ...], dict[str, object]] = {}
+        for row in rows:
+            circumstances = [_circumstance(row, each) for each in _MAY_DIFFER]
+            alike = (label(row, (), (name,)), row.n, *circumstances)
+            value = row.setting(name)
+            values.setdefault(alike, {})[repr(value)] = value
+        if any(len(each) > 1 and all(map(_is_number, each.values())) for each in values.values()):
+            found.append(name)
+    return found
+
+
 def pooled(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Rows that were asked alike and have accuracies by name, seeds together.
 
-    A row of several seeds has the mean of each number over them; its runs may have fitted another n
-    to the same budget. A problem counts once, with its mean: its answers under several seeds are
-    not independent of one another, and problems are what intervals are about.
+    The values of a parameter that was swept are no part of a name. A row of several seeds has the
+    mean of each number over them; its runs may have fitted another n to the same budget. A problem
+    counts once, with its mean: its answers under several seeds are not independent of one another,
+    and problems are what intervals are about.
     """
     rows = [row for row in rows if row.accuracy is not None and row.right]
     also = [name for name in varying(rows) if name != "seed"]
+    hidden = swept(rows)
     together: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         budget = tuple(row.budget.items())
-        together.setdefault((label(row, also), budget, budget or row.n), []).append(row)
+        values = tuple(repr(row.setting(name)) for name in hidden)
+        key = (label(row, also, hidden), budget, budget or row.n, values)
+        together.setdefault(key, []).append(row)
     joined: dict[str, list[Row]] = {}
     for (name, *_), seeds in together.items():
         joined.setdefault(str(name), []).append(_mean_row(seeds) if len(seeds) > 1 else seeds[0])
@@ -389,15 +449,28 @@ def _mean_row(seeds: Sequence[Row]) -> Row:
 def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[int, Point]]:
     """The points by n of each name, from all rows that bear it: several runs make one curve.
 
-    Where two have the same n, the one that averages over more blocks counts.
+    Where two have the same n and seed, the one that averages over more blocks counts; seeds are
+    averaged.
     """
-    joined: dict[str, dict[int, Point]] = {}
+    joined: dict[str, dict[int, dict[int, Point]]] = {}
     for name, row in zip(names, rows, strict=True):
         of_name = joined.setdefault(name, {})
         for point in row.curve:
-            if point.n not in of_name or of_name[point.n].blocks < point.blocks:
-                of_name[point.n] = point
-    return joined
+            seeds = of_name.setdefault(point.n, {})
+            known = seeds.get(row.summary.seed)
+            if known is None or known.blocks < point.blocks:
+                seeds[row.summary.seed] = point
+    return {
+        name: {n: _mean_point(list(seeds.values())) for n, seeds in by_n.items()}
+        for name, by_n in joined.items()
+    }
+
+
+def _mean_point(points: Sequence[Point]) -> Point:
+    first = points[0]
+    accuracy = fmean(point.accuracy for point in points)
+    anything = fmean(point.pass_at_n for point in points)
+    return Point(first.n, round(accuracy, 4), round(anything, 4), first.blocks)
 
 
 def _circumstance(row: Row, name: str) -> Any:
@@ -422,6 +495,10 @@ def _interval(accuracy: float | None, problems: int) -> tuple[float, float] | No
         return None
     low, high = wilson(accuracy, problems)
     return round(low, 4), round(high, 4)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -155,18 +155,21 @@ def read_members(folder: Path) -> list[Member]:
     return members
 
 
-def expand_groups(folders: Iterable[Path]) -> list[Path]:
-    """The folders of runs, each group replaced by its begun runs; raises RunError."""
-    runs: list[Path] = []
-    for folder in folders:
-        if is_group(folder):
-            members = (folder / member.folder for member in read_members(folder))
-            runs += [
-                member for member in members if is_there(member / EVENTS) or has_finished(member)
-            ]
-        else:
-            runs.append(folder)
-    return runs
+def runs_in(folder: Path) -> list[tuple[Path, dict[str, str]]]:
+    """The begun runs that a folder stands for, each with the votes that its group takes of it.
+
+    They are those of a group, or of a folder with runs and groups in it; else it is the run itself.
+    A run that is not of a group has its own vote alone, which is left out. Raises RunError.
+    """
+    if is_group(folder):
+        members = [(folder / member.folder, member.votes) for member in read_members(folder)]
+        return [each for each in members if is_there(each[0] / EVENTS) or has_finished(each[0])]
+    below: list[tuple[Path, dict[str, str]]] = []
+    if is_folder(folder) and not _is_recorded(folder):
+        for each in sorted(folder.iterdir()):
+            if not is_closed(each) and (has_begun(each) or is_group(each)):
+                below += runs_in(each)
+    return below or [(folder, {})]
 
 
 def write_comparison(folder: Path, data: Json) -> None:

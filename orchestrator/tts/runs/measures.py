@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -61,6 +61,7 @@ class ProblemMeasures:
     text: str
     """The question itself; empty in logs that do not hold it."""
     level: int | str | None
+    reference: str | None
     answers: Mapping[str, str | None]
     """The answer that each rule chooses."""
     scores: Mapping[str, tuple[float | None, float | None]]
@@ -354,6 +355,23 @@ class Measures:
         )
 
 
+def measured_problems(
+    events: Iterable[AnyEvent], model_parameters: Mapping[Role, int]
+) -> Iterator[ProblemMeasures]:
+    """The measures of each solved problem of a log, one at a time: none is kept."""
+    run, ahead = RunState(), SpeculationOutcome()
+    for event in events:
+        problem = run.apply(event)
+        if isinstance(event, Used):
+            ahead.use(event.problem, event.node)
+        request = request_of(event, run.began)
+        if request and request.kind == "speculative" and request.engine == "generator":
+            ahead.add(request)
+        if problem and problem.solution:
+            unused = ahead.solved(problem.id)
+            yield problem_measures(problem, problem.solution, model_parameters, unused)
+
+
 def problem_measures(
     problem: ProblemState,
     solved: ProblemSolved,
@@ -366,6 +384,7 @@ def problem_measures(
         question=_hashed(problem.start) if problem.start else "",
         text=problem.start.question if problem.start else "",
         level=solved.level,
+        reference=solved.reference,
         answers=solved.answers,
         scores=_scores(solved),
         correct=solved.correct,

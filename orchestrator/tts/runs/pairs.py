@@ -42,6 +42,8 @@ class Gain(NamedTuple):
     mean: float
     low: float
     high: float
+    p_value: float
+    """Of no difference: McNemar's exact test, or by the paired means of several seeds."""
 
     @property
     def is_certain(self) -> bool:
@@ -136,9 +138,11 @@ def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float], z: float = Z
     if change is None:
         return None
     if all(each in (-1, 0, 1) for each in differences):
-        counts = differences.count(1), differences.count(-1), len(differences)
-        return Gain(change.mean, *share_difference(*counts, z))
-    return Gain(change.mean, change.mean - z * change.error, change.mean + z * change.error)
+        ours_only, theirs_only = differences.count(1), differences.count(-1)
+        low, high = share_difference(ours_only, theirs_only, len(differences), z)
+        return Gain(change.mean, low, high, mcnemar(ours_only, theirs_only))
+    half = z * change.error
+    return Gain(change.mean, change.mean - half, change.mean + half, change.p_value)
 
 
 def pair_of(baseline: Run, other: Run) -> Pair:
@@ -181,7 +185,7 @@ def pair_of(baseline: Run, other: Run) -> Pair:
         only_other=only_other,
         gain=gain and gain.mean,
         gain_95=gain and (gain.low, gain.high),
-        p_value=mcnemar(len(only_baseline), len(only_other)),
+        p_value=gain.p_value if gain else 1.0,
         costs=tuple(_costs([(ours[name], theirs[name]) for name in right or common])),
         trees=_trees(baseline, other, common),
     )

@@ -24,7 +24,6 @@ from tts.fleet.drivers import Drivers
 from tts.fleet.engine_steps import recording_steps
 from tts.fleet.engines import Engines
 from tts.problem import Problem
-from tts.runs.answers import write_answers
 from tts.runs.checks import check_inputs, drop_stale_summary, write_summary
 from tts.runs.config import FunctionSource, RemoteEngine, check_same, read_run_config
 from tts.runs.events import Finished, Resources
@@ -42,6 +41,7 @@ from tts.runs.resume import ResumePoint, read_resume_point, repair_log
 from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
+from tts.runs.tables import write_answers
 
 from .plan import Plan
 from .result import Result, RunProgress, Usage

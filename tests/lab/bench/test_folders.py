@@ -16,10 +16,10 @@ from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
-from tts.runs.config import RunConfig, read_run_config
+from tts.runs.config import read_run_config
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY, locked
-from tts.runs.groups import expand_groups, read_group
+from tts.runs.groups import read_group, runs_in
 from tts.runs.log import ChecksumChain, read_events
 from tts.runs.run import Run
 from tts.runs.summary import read_summary
@@ -130,7 +130,7 @@ def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_
     with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of greedy"):
         read_rows(group)
     shutil.copytree(group / "dvts", group / "greedy")
-    for read in (read_rows, lambda folder: expand_groups([folder])):
+    for read in (read_rows, runs_in):
         with pytest.raises(RunDamaged, match="its strategy is 'dvts' instead of 'greedy'"):
             read(group)
 
@@ -165,7 +165,7 @@ def test_a_comparison_has_strategies_of_python_files_and_goes_on_if_they_are_nam
     )
     assert [member.folder for member in read_group(group)[1]] == ["greedy", "my-short-one"]
     assert [row.strategy for row in read_rows(group)[0]] == ["greedy", "my short one"]
-    sources = [set(read_run_config(run).sources) for run in expand_groups([group])]
+    sources = [set(read_run_config(run).sources) for run, _ in runs_in(group)]
     assert sources == [set(), {"strategy"}]
     (group / "my-short-one" / SUMMARY).unlink()
     with pytest.raises(RunError, match=r"names Python code for its strategy, .*own\.py") as caught:
@@ -270,13 +270,3 @@ def test_a_dataset_that_has_changed_is_refused_by_name(engines, tmp_path):
     assert "Bring them back" in caught.value.hint
     write_sums(dataset, 1)
     resume_bench(folder, None, Observer())
-
-
-def test_problems_that_the_demo_pair_does_not_know_are_a_warning_beforehand(tmp_path, monkeypatch):
-    monkeypatch.setattr(single_run, "require_engines", lambda *known: None)
-    file, told = tmp_path / "three.jsonl", Said()
-    questions = ("What is 2 + 2?", "Compute 12 + 30 - 5.", "Find x.")
-    rows = (json.dumps({"problem": each, "answer": "1"}) for each in questions)
-    file.write_text("\n".join(rows))
-    single_run.prepare(RunConfig(deployment_source="demo", dataset=str(file)), told)
-    assert told.lines[-1].startswith("2 of 3 problems: The demo pair only knows chains")

@@ -9,7 +9,8 @@ import pytest
 from tests.lab.scoring.worlds import good, scored_chains
 
 from tts.lab.scoring.measurement import measure
-from tts.lab.scoring.tables import MeasureRow, StepRow, measure_rows, step_rows, table_of
+from tts.lab.scoring.tables import MeasureRow, StepRow, measure_rows, step_rows
+from tts.runs.tables import as_table
 from tts.search import Calibration
 
 CHAINS = scored_chains(good, 30, labelled="both")
@@ -42,10 +43,10 @@ def test_each_estimate_is_a_row_with_its_interval():
 @pytest.mark.parametrize(("make", "of"), [(step_rows, StepRow), (measure_rows, MeasureRow)])
 def test_every_format_holds_the_same_rows(make, of):
     rows = list(make(CHAINS if of is StepRow else measure(CHAINS)))
-    lines = [json.loads(line) for line in table_of(rows, of, "jsonl").splitlines()]
-    cells = list(csv.DictReader(io.StringIO(table_of(rows, of, "csv").decode())))
+    lines = [json.loads(line) for line in as_table(rows, "jsonl", of).splitlines()]
+    cells = list(csv.DictReader(io.StringIO(as_table(rows, "csv", of).decode())))
     assert len(lines) == len(cells) == len(rows)
     assert lines[0].keys() == cells[0].keys()
     parquet = pytest.importorskip("pyarrow.parquet")
-    assert parquet.read_table(io.BytesIO(table_of(rows, of, "parquet"))).to_pylist() == lines
-    assert table_of([], of, "csv").decode().startswith('"')
+    assert parquet.read_table(io.BytesIO(as_table(rows, "parquet", of))).to_pylist() == lines
+    assert as_table([], "csv", of).count(b"\n") == 1

@@ -24,13 +24,6 @@ class FigureFormat(StrEnum):
     tex = "tex"
 
 
-class TableFormat(StrEnum):
-    """The kinds of tables that answers are written as."""
-
-    jsonl = "jsonl"
-    csv = "csv"
-
-
 def _run(text: str) -> Any:
     """The argument that names runs by their folders, with its help."""
     return typer.Argument(
@@ -108,33 +101,27 @@ class Merge:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a run's answers: id, question, answer, score, correct, tokens, seconds.
+    """Write the problems of runs, or their completions, as one table for pandas and polars.
 
-    A finished run has both tables in its folder: answers.jsonl and answers.csv.
+    docs/guides/notebooks.md describes the columns. Logs are read as a stream: memory stays small.
     """
 
-    run: Annotated[
-        Path,
-        _run("Folder of a run, finished or not."),
+    runs: Annotated[
+        list[Path],
+        _run("Folders of runs, finished or not, of comparisons, or with runs in them."),
     ]
-    to: Annotated[
+    out: Annotated[
         Path | None,
         typer.Option(
             callback=usable,
             metavar="FILE",
-            help="The file to write.",
-            show_default="stdout",
+            help="The file to write: .parquet (extra `parquet`), .csv or .jsonl.",
+            show_default="stdout, as JSONL",
         ),
     ] = None
-    kind: Annotated[
-        TableFormat | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(TableFormat),
-            help="A JSON object a line, or CSV with a header.",
-            show_default="as the file is named; else jsonl",
-        ),
-    ] = None
+    completions: Annotated[
+        bool, typer.Option("--completions", help="A row for each completion, not each problem.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tts.base.errors import ConfigError
-from tts.base.extras import how_to_install
 from tts.build.deployment_edit import require_writable, write_values
 from tts.build.spec import bundled_deployments, deployment_file
-from tts.runs.answers import as_table
 from tts.runs.clustered import Estimate, commonest
 from tts.runs.files import write_whole
 from tts.runs.folder import writing
+from tts.runs.tables import as_table
 from tts.search import Calibration
 from tts.search.thought import aggregate, significant
 from tts.session import Result
@@ -235,23 +233,6 @@ def best_rows(rankings: Sequence[Result]) -> Iterator[BestRow]:
         )
 
 
-def table_of(rows: Sequence[Any], of: type, kind: str) -> bytes:
-    """Rows of a dataclass as `jsonl`, `csv` or `parquet`; raises ConfigError without pyarrow."""
-    if kind != "parquet":
-        return as_table(rows, kind, of).encode()
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigError(
-            f"Parquet files are written by pyarrow, which cannot be used: {error}.",
-            hint=f"Install it: {how_to_install('parquet')}\nOr take the rows as JSONL or CSV.",
-        ) from error
-    stream = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), stream)
-    return stream.getvalue()
-
-
 def write_tables(scored: Scored, measurement: Measurement) -> list[str]:
     """Write the files; their names without endings. Parquet is written where pyarrow is there."""
     tables: dict[str, tuple[type, Sequence[Any]]] = {
@@ -264,7 +245,7 @@ def write_tables(scored: Scored, measurement: Measurement) -> list[str]:
     with writing(scored.folder):
         for kind in KINDS if find_spec("pyarrow") else KINDS[:-1]:
             for name, (of, rows) in tables.items():
-                write_whole(scored.folder / f"{name}.{kind}", table_of(rows, of, kind))
+                write_whole(scored.folder / f"{name}.{kind}", as_table(rows, kind, of))
     return list(tables)
 
 

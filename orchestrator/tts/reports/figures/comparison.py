@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 
@@ -13,26 +12,33 @@ from tts.runs.compare import (
     NoCurve,
     Row,
     asked_alike,
-    best_rival,
     joined_curves,
     label,
     pooled,
+    ranks,
+    swept,
     varying,
 )
-from tts.runs.statistics import best_within, interval, pareto_front, share_with_interval
+from tts.runs.statistics import (
+    SIGNIFICANT,
+    best_within,
+    interval,
+    pareto_front,
+    share_with_interval,
+    wilson,
+)
 
 from .charts import (
     ACCURACY,
     COLOURS,
+    Drawing,
     Figure,
-    Spec,
     TableRow,
     bars,
     chart,
     doubling_axis,
     flops,
     legend,
-    line,
     listed,
     log_axis,
     measured,
@@ -42,7 +48,7 @@ from .charts import (
     tint,
 )
 from .pairs import pairs_figures
-from .results import budget_in_words, results_figures
+from .results import P_VALUES, budget_in_words, results_figures
 
 CostUnit = Literal["tokens", "compute", "seconds"]
 _TITLES: dict[CostUnit, str] = {
@@ -50,6 +56,9 @@ _TITLES: dict[CostUnit, str] = {
     "compute": "FLOPs per problem",
     "seconds": "seconds per problem (wall time over problems)",
 }
+_PARAMETERS = {"thinking_budget": ("the budget of thinking", "most tokens of thinking")}
+"""Parameters by their names in a title and on an axis, where these are others."""
+_LARGE, _SMALL = alt.value(120), alt.value(40)
 _FORMS: dict[CostUnit, str] = {"tokens": ",~r", "compute": "~s", "seconds": ",~r"}
 _COST_NOTES: dict[CostUnit, list[str]] = {
     "tokens": ["Prompts are left out, so a verifier that writes nothing seems free here."],
@@ -74,55 +83,58 @@ def cost_figure(
     )
     if not places:
         return None
-    ranked = [row for _, row in places]
-    front = certain_front(ranked, cost)
+    every = [row for _, row in places]
+    front, parameters = significant_front(every, cost), swept(every)
     table: list[TableRow] = []
-    for name, row in places:
+    for (name, row), rank in zip(places, ranks(every), strict=True):
         low, high = row.interval_95 or (None, None)
-        best = best_rival(row, ranked)
-        gain = row.gain_over(best) if best else None
         table.append(
             {
                 "strategy": name,
                 "n": row.n,
+                **{parameter: row.setting(parameter) for parameter in parameters},
                 "budget": budget_in_words(row.budget) or None,
                 cost: round(cost_of(row, cost), 4),
                 "baseline": bool(row.name),
                 "accuracy": round(row.accuracy or 0.0, 4),
                 "low": low,
                 "high": high,
-                "to the best": round(gain.mean, 4) if gain else None,
-                "from": round(gain.low, 4) if gain else None,
-                "up to": round(gain.high, 4) if gain else None,
+                "to the best": round(rank.gain.mean, 4) if rank else None,
+                "from": round(rank.gain.low, 4) if rank else None,
+                "up to": round(rank.gain.high, 4) if rank else None,
+                "p (Holm)": round(rank.p_value, 5) if rank else None,
                 "on the front": any(row is each for each in front),
             }
         )
     unused = {name for name in ("budget", "baseline") if not any(row[name] for row in table)}
     table = [{k: v for k, v in row.items() if k not in unused} for row in table]
-    called = {id(row): f"{name}, n={row.n}" for name, row in places}
-    steps = "; ".join(
-        f"{called[id(row)]} ({_share_of(row)}, {_cost_words(cost_of(row, cost), cost)} per problem)"
+    called = {id(row): point_name(name, row, parameters) for name, row in places}
+    best = "; ".join(
+        f"{called[id(row)]}, {_share_of(row)}, from {_cost_words(cost_of(row, cost), cost)} on"
         for row in front
     )
-    what = (
-        "Cheapest first, each significantly more accurate than the one before"
-        if len(front) > 1
-        else "Nothing is significantly more accurate than the cheapest"
+    alone = " Nothing that costs more is significantly more accurate." if len(front) == 1 else ""
+    x = alt.X(
+        f"{cost}:Q",
+        title=_TITLES[cost],
+        **log_axis([cost_of(row, cost) for row in every], _FORMS[cost]),
     )
+    lines = _lines(x, list(rows), size=alt.condition("datum['on the front']", _LARGE, _SMALL))
+    if "baseline" not in unused:
+        level = chart().transform_filter("datum.baseline").mark_rule(strokeDash=[6, 4])
+        colours = tint("strategy", list(rows))
+        lines = alt.layer(level.encode(y=alt.Y("accuracy:Q", **ACCURACY), color=colours), lines)
     return Figure(
         f"accuracy-against-{cost}",
         f"Accuracy against {cost}",
-        f"{what}: {steps}.{_within(rows, cost)}",
+        f"Best accuracy for each budget: {best}.{alone}{_within(rows, cost)}",
         table,
-        _cost_spec(
-            cost,
-            [cost_of(row, cost) for row in ranked],
-            list(rows),
-            baseline="baseline" not in unused,
-        ),
+        spec(lines, 300),
         notes=[
-            "Vertical lines are 95% intervals (Wilson, by problems); large marks are on the front. "
-            "Differences to the best at the same budget are paired: of the same problems.",
+            "Vertical lines are 95% intervals (Wilson, by problems). Large marks are the best for "
+            "a budget: each is significantly more accurate than the one before (paired, corrected "
+            "for how many there are).",
+            *([P_VALUES] if any(row["p (Holm)"] is not None for row in table) else []),
             *_COST_NOTES[cost],
             *([f"Not known, and left out: {', '.join(unknown)}."] if unknown else []),
             *notes,
@@ -130,38 +142,31 @@ def cost_figure(
     )
 
 
-def _cost_spec(
-    cost: CostUnit, costs: Sequence[float], names: Sequence[str], *, baseline: bool
-) -> Spec:
-    """The chart; a dashed line is as high as the baseline, if there is one."""
-    marks = {
-        "shape": alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names)),
-        "size": alt.condition("datum['on the front']", alt.value(120), alt.value(40)),
-    }
-    points = measured(
-        alt.X(f"{cost}:Q", title=_TITLES[cost], **log_axis(costs, _FORMS[cost])),
-        "accuracy",
-        color=tint("strategy", names),
-        marks=marks,
-        **ACCURACY,
-    )
-    if baseline:
-        level = chart().transform_filter("datum.baseline").mark_rule(strokeDash=[6, 4])
-        colours = tint("strategy", names)
-        points = alt.layer(level.encode(y=alt.Y("accuracy:Q", **ACCURACY), color=colours), points)
-    return spec(points, 300)
+def point_name(name: str, row: Row, parameters: Sequence[str]) -> str:
+    """A point of a line: `dvts (n=4)`, with the values of parameters that were swept."""
+    values = ", ".join([f"n={row.n}", *(f"{each}={row.setting(each)}" for each in parameters)])
+    return f"{name[:-1]}, {values})" if name.endswith(")") else f"{name} ({values})"
 
 
-def certain_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
+def _lines(x: alt.X, names: Sequence[str], **marks: Any) -> Drawing:
+    """Accuracy over `x`, a line with intervals for each name; `marks` are those of the points."""
+    shape = alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names))
+    colours, points = tint("strategy", names), {"shape": shape, **marks}
+    return measured(x, "accuracy", color=colours, marks=points, **ACCURACY)
+
+
+def significant_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
     """The rows on the Pareto front that the problems tell apart, by rising cost.
 
-    It begins with the cheapest one; a dearer one joins where it is right more often than the last
-    one beyond the noise: by the interval of the difference on the same problems.
+    It begins with the cheapest one; a dearer one joins where it is significantly more accurate than
+    the last, on the same problems, corrected for how many may join (Bonferroni).
     """
     front: list[Row] = []
-    for place in pareto_front([(cost_of(row, cost), row.accuracy or 0.0) for row in rows]):
+    places = pareto_front([(cost_of(row, cost), row.accuracy or 0.0) for row in rows])
+    for place in places:
         gain = rows[place].gain_over(front[-1]) if front else None
-        if not front or (gain is not None and gain.low > 0):
+        joins = gain and gain.mean > 0 and gain.p_value * (len(places) - 1) < SIGNIFICANT
+        if not front or joins:
             front.append(rows[place])
     return front
 
@@ -243,7 +248,7 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
         cost_figure(together, "compute", notes),
         cost_figure(together, "seconds", notes),
         over_n(alike, notes),
-        over_thinking(alike, notes),
+        *(over_parameter(alike, parameter, notes) for parameter in swept(alike)),
         schedules(alike, notes),
     )
     return [figure for figure in figures if figure]
@@ -251,20 +256,22 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
 
 def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     """Accuracy over n, a line for each strategy; None where no strategy has two points."""
-    also = varying(rows)
+    also = [name for name in varying(rows) if name != "seed"]
     names = [label(row, also) for row in rows]
     curves = joined_curves(names, rows)
     if all(len(points) < 2 for points in curves.values()):
         return None
-    table: list[TableRow] = [
-        {"strategy": name, "n": n, "accuracy": point.accuracy, "pass@n": point.pass_at_n}
+    problems = {name: row.problems for name, row in zip(names, rows, strict=True)}
+    table = [
+        {
+            "strategy": name,
+            "n": n,
+            **_with_interval(point.accuracy, problems[name]),
+            "pass@n": point.pass_at_n,
+        }
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    lines = _accuracy_lines("n", "completions (n)", list(curves))
-    top, having = _highest(table)
-    best = [f"{row['strategy']} at n={row['n']}" for row in having]
-    problems = rows[names.index(str(having[0]["strategy"]))].problems
     for reason, why in _WHY_NO_CURVE.items():
         dependent = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
         if dependent:
@@ -272,66 +279,65 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
-        f"The highest accuracy is {share_with_interval(top, problems)}: {listed(best)}.",
+        _highest(table, "n", problems),
         table,
-        spec(lines, 280),
+        spec(_lines(doubling_axis("n", "completions (n)"), list(curves)), 280),
         notes=[
-            "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees.",
+            "Vertical lines are 95% intervals (Wilson, by problems). Below a run's own n: averages "
+            "over its disjoint blocks of chains or whole subtrees.",
             *notes,
         ],
     )
 
 
-def _highest(table: Sequence[TableRow]) -> tuple[float, list[TableRow]]:
-    """The highest accuracy, and all rows that have it."""
+def _with_interval(accuracy: float, problems: int) -> TableRow:
+    low, high = wilson(accuracy, problems)
+    return {"accuracy": round(accuracy, 4), "low": round(low, 4), "high": round(high, 4)}
+
+
+def _highest(table: Sequence[TableRow], column: str, problems: Mapping[str, int]) -> str:
+    """The highest accuracy in words, and all points that have it."""
     top = max(float(row["accuracy"] or 0.0) for row in table)
-    return top, [row for row in table if float(row["accuracy"] or 0.0) == top]
+    best = [row for row in table if row["accuracy"] == top]
+    share = share_with_interval(top, problems[str(best[0]["strategy"])])
+    where = listed([f"{row['strategy']} at {column}={row[column]}" for row in best])
+    return f"The highest accuracy is {share}: {where}."
 
 
-def _accuracy_lines(field: str, title: str, names: list[str]) -> alt.Chart:
-    """Accuracy over a number that doubles, a line for each strategy."""
-    return line(
-        doubling_axis(field, title),
-        alt.Y("accuracy:Q", **ACCURACY),
-        color=tint("strategy", names),
-        strokeDash=_dashed(names),
-    )
-
-
-def over_thinking(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
-    """Accuracy over the budget of thinking, a line for each strategy; None without two budgets."""
-    by_budget: dict[int, list[Row]] = {}
-    for row in rows:
-        others = dict(row.differs)
-        if (budget := others.pop("thinking_budget", None)) is not None:
-            by_budget.setdefault(budget, []).append(replace(row, differs=others))
-    curves: dict[str, dict[int, Row]] = {}
-    for budget, alike in by_budget.items():
-        for name, same in pooled(alike).items():
-            for row in same:
-                curves.setdefault(f"{name}, n={row.n}", {})[budget] = row
-    if all(len(points) < 2 for points in curves.values()):
+def over_parameter(rows: Sequence[Row], parameter: str, notes: Sequence[str]) -> Figure | None:
+    """Accuracy over a parameter that was swept, a line for each strategy and n."""
+    others = [each for each in swept(rows) if each != parameter]
+    curves: dict[str, dict[float, Row]] = {}
+    for name, of_name in pooled(rows).items():
+        for row in of_name:
+            if (value := row.setting(parameter)) is not None:
+                curves.setdefault(point_name(name, row, others), {})[value] = row
+    curves = {name: points for name, points in curves.items() if len(points) > 1}
+    if not curves:
         return None
-    table: list[TableRow] = [
+    table = [
         {
             "strategy": name,
-            "budget": budget,
-            "accuracy": row.accuracy,
+            parameter: value,
+            **_with_interval(row.accuracy or 0.0, row.problems),
             "tokens": round(row.tokens_per_problem),
         }
         for name, points in curves.items()
-        for budget, row in sorted(points.items())
+        for value, row in sorted(points.items())
     ]
-    lines = _accuracy_lines("budget", "most tokens of thinking", list(curves))
-    top, having = _highest(table)
-    best = [f"{row['strategy']} with at most {row['budget']:,}" for row in having]
+    values = [value for points in curves.values() for value in points]
+    title, axis = _PARAMETERS.get(parameter, (parameter, parameter))
+    x = alt.X(f"{parameter}:Q", title=axis, scale=alt.Scale(zero=False, padding=15))
+    if all(value >= 1 and value == int(value) for value in values):
+        x = doubling_axis(parameter, axis)
+    problems = {name: next(iter(points.values())).problems for name, points in curves.items()}
     return Figure(
-        "accuracy-over-thinking",
-        "Accuracy over the budget of thinking",
-        f"The highest accuracy is {percent(top)}: {listed(best)} tokens of thinking in a chain.",
+        f"accuracy-over-{parameter.replace('_', '-')}",
+        f"Accuracy over {title}",
+        _highest(table, parameter, problems),
         table,
-        spec(lines, 280),
-        notes=notes,
+        spec(_lines(x, list(curves)), 280),
+        notes=["Vertical lines are 95% intervals (Wilson, by problems).", *notes],
     )
 
 
@@ -385,14 +391,6 @@ def schedules(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         spec(chart, 28 * len(table)),
         notes=["One run each, without an interval.", *notes],
     )
-
-
-def _dashed(names: Sequence[str]) -> alt.StrokeDash:
-    """Solid for the first six lines, then dashed in the same colours."""
-    patterns = [[1, 0], [6, 3], [2, 2]]
-    dashes = [patterns[place // len(COLOURS) % len(patterns)] for place in range(len(names))]
-    scale = alt.Scale(domain=list(names), range=dashes)
-    return alt.StrokeDash("strategy:N", title=None, legend=legend(names), scale=scale)
 
 
 _FIRST = ("settings", "accuracy-differences", "cost-differences")

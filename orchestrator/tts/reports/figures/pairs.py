@@ -12,7 +12,7 @@ from tts.runs.compare import (
 )
 from tts.runs.pairs import Pair, Setting, Trees
 from tts.runs.run import Run
-from tts.runs.statistics import interval
+from tts.runs.statistics import SIGNIFICANT, holm, interval
 
 from .charts import (
     ALL_FIELDS,
@@ -29,10 +29,12 @@ from .charts import (
     chart,
     intervals,
     legend,
+    listed,
     log_axis,
     spec,
     thinned,
 )
+from .results import p_in_words
 
 MOST_PAIRS = 6
 """Runs that are compared with the first problem by problem; of the others there are the rows."""
@@ -85,28 +87,43 @@ def _setting_cell(value: Any) -> str:
 
 def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
     """Each run's accuracy minus the baseline's; None without references."""
-    rows: list[TableRow] = [
-        {
-            "run": name,
-            "points": round(100 * pair.gain, 2),
-            "low": round(100 * pair.gain_95[0], 2),
-            "high": round(100 * pair.gain_95[1], 2),
-            "only the baseline": len(pair.only_baseline),
-            "only this run": len(pair.only_other),
-            "both": pair.right[0] - len(pair.only_baseline),
-            "problems": pair.judged,
-            "p (McNemar)": round(pair.p_value, 5),
-        }
-        for name, pair in pairs.items()
-        if pair.gain is not None and pair.gain_95 is not None
+    judged = {name: pair for name, pair in pairs.items() if pair.gain_95}
+    corrected = holm([pair.p_value for pair in judged.values()])
+    rows: list[TableRow] = []
+    for (name, pair), p_value in zip(judged.items(), corrected, strict=True):
+        low, high = pair.gain_95 or (0.0, 0.0)
+        rows.append(
+            {
+                "run": name,
+                "points": round(100 * (pair.gain or 0.0), 2),
+                "low": round(100 * low, 2),
+                "high": round(100 * high, 2),
+                "only the baseline": len(pair.only_baseline),
+                "only this run": len(pair.only_other),
+                "both": pair.right[0] - len(pair.only_baseline),
+                "problems": pair.judged,
+                "p (McNemar)": round(pair.p_value, 5),
+                "p (Holm)": round(p_value, 5),
+            }
+        )
+    significant = [
+        f"{name} is significantly {'better' if (pair.gain or 0.0) > 0 else 'worse'} "
+        f"(p = {p_in_words(p_value)})"
+        for (name, pair), p_value in zip(judged.items(), corrected, strict=True)
+        if p_value < SIGNIFICANT
     ]
+    verdict = f"; {listed(significant)}" if significant else "; no difference is significant"
     return _differences(
         "accuracy-differences",
         f"Accuracy against {baseline}",
         f"Points of right answers more or fewer than {baseline} on the common problems",
         rows,
         "points",
-        ["95% intervals of paired shares (Agresti and Min, 2005)."],
+        [
+            "95% intervals of paired shares (Agresti and Min, 2005). p of McNemar's exact test, "
+            "then corrected for how many runs are compared (Holm); significant below 0.05."
+        ],
+        verdict,
     )
 
 
@@ -140,7 +157,13 @@ def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
 
 
 def _differences(
-    name: str, title: str, what: str, rows: Sequence[TableRow], column: str, notes: Sequence[str]
+    name: str,
+    title: str,
+    what: str,
+    rows: Sequence[TableRow],
+    column: str,
+    notes: Sequence[str],
+    verdict: str = "",
 ) -> Figure | None:
     """Dots with intervals about 0, a line for each row; None without rows."""
     if not rows:
@@ -156,7 +179,7 @@ def _differences(
     return Figure(
         name,
         title,
-        f"{what}: {changes}.",
+        f"{what}: {changes}{verdict}.",
         rows,
         spec(dots, bars_height(len(rows))),
         notes=notes,

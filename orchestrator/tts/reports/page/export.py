@@ -12,8 +12,8 @@ from tts.base.errors import ConfigError, RunError
 from tts.base.extras import how_to_install
 from tts.base.shown_text import printable
 from tts.reports.figures.charts import DATA, Cell, Figure, Spec
-from tts.runs.answers import csv_cell
 from tts.runs.files import make_folder, write_whole
+from tts.runs.tables import csv_cell
 
 from .assets import chart_theme
 
