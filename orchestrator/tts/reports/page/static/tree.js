@@ -54,7 +54,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
     children.get(parent).push(thought);
   }
   const root = d3.hierarchy({ path: "" }, (node) => children.get(node.path));
-  d3.tree().nodeSize([ROW, COLUMN]).separation(() => 1)(root);
+  d3.tree().nodeSize([ROW, COLUMN]).separation((a, b) => a.children || b.children ? 1.5 : 1)(root); // room for a score
   const nodes = root.descendants();
   const byPath = new Map(nodes.map((node) => [node.data.path, node]));
   const rows = nodes.map((node) => node.x);
@@ -89,7 +89,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
     }
     const hit = query && text.toLowerCase().includes(query.toLowerCase());
     const shape = svgElement("path", { class: "shape", d: shapes.open, fill: "none" });
-    const label = svgElement("text", node.children ? { x: 7, y: -7 } : { x: 10, y: 3.5 }); // beside its edges
+    const label = svgElement("text", node.children ? { y: -9.5, "text-anchor": "middle" } : { x: 10, y: 3.5 }); // beside its edges
     group.append(svgElement("circle", { class: "ring", r: 10 }), shape, label);
     group.addEventListener("click", () => {
       svg.focus({ preventScroll: true });
