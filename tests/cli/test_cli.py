@@ -32,6 +32,13 @@ def test_every_command_is_shown_with_help_that_ends_with_examples():
             assert " ".join(["tts", *shown]) in command.epilog
 
 
+def test_the_gateways_help_has_the_options_that_its_deployment_takes():
+    said = tts("gateway", "-h").said
+    assert "DEPLOYMENT... | COMMAND" in said
+    for word in ("--port", "--tls-certificate", "requests", "keys"):
+        assert word in said
+
+
 def test_the_list_of_commands_says_what_their_own_help_begins_with():
     for words, command in commands():
         if isinstance(command, Command):

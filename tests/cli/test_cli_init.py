@@ -132,11 +132,11 @@ def test_a_server_is_asked_what_it_is(init, url, tmp_path):
 
 
 class AsksForAKey(BaseHTTPRequestHandler):
-    """Answers that a key is needed, unless it gets the right one."""
+    """Answers that a key is needed, and that it is busy to the right one."""
 
     def do_GET(self):
         right = self.headers["Authorization"] == "Bearer secret"
-        self.send_response(404 if right else 401)
+        self.send_response(503 if right else 401)
         self.end_headers()
 
     def log_message(self, *_):
@@ -155,6 +155,10 @@ def test_a_server_that_needs_a_key_is_asked_with_it(init, tmp_path, monkeypatch)
         monkeypatch.delenv("MY_SERVER_KEY", raising=False)
         missing = tts("init", "mine.yaml", *named, "--api-key-env", "MY_SERVER_KEY")
         assert "--api-key-env names MY_SERVER_KEY, which is not in the env" in missing.said
+        monkeypatch.setenv("MY_SERVER_KEY", "another")
+        wrong = tts("init", "mine.yaml", *named, "--api-key-env", "MY_SERVER_KEY")
+        assert "status 401" in wrong.said
+        assert "MY_SERVER_KEY does not hold the server's key" in wrong.said
         monkeypatch.setenv("MY_SERVER_KEY", "secret")
         values, done = init(*named, "--api-key-env", "MY_SERVER_KEY")
         server.shutdown()

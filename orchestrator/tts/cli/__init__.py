@@ -62,8 +62,7 @@ _KEYS = CommandGroup.of(
 )
 _GATEWAY = WithDefault.of(
     "gateway",
-    "Serve an OpenAI-compatible API: tts gateway DEPLOYMENT, with the options of tts gateway "
-    "serve --help. Its keys, requests and usage.",
+    "Serve an OpenAI-compatible API of a deployment; or look after its keys, requests and usage.",
     Command(
         WithDefault.default,
         "gateway:Gateway",
@@ -100,7 +99,6 @@ _GATEWAY = WithDefault.of(
     panel=_BUILD,
     lines=(
         "tts gateway demo",
-        "tts gateway serve --help",
         "tts gateway keys create alice --tokens-per-minute 100000",
         "tts gateway requests --since 1h",
         "tts gateway usage --by key",

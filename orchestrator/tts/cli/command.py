@@ -194,6 +194,19 @@ class WithDefault(CommandGroup):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Both ways to go on, as the usage line shows them."""
+        return ["[OPTIONS]", "DEPLOYMENT...", "|", "COMMAND", "[ARGS]..."]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the group, with what its default command takes."""
+        own = self.params
+        self.params = [*self.commands[self.default].get_params(ctx)[:-1], *own]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = own
+
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The names of commands, and what `serve` takes first: a deployment."""
         from .completion import deployments

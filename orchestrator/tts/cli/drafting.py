@@ -12,7 +12,13 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from tts.base import paths
-from tts.base.errors import CheckpointError, ConfigError, TtsError
+from tts.base.errors import (
+    CheckpointError,
+    ConfigError,
+    EndpointTimeout,
+    EndpointUnavailable,
+    TtsError,
+)
 from tts.base.input_files import Unreadable, is_file, read_text, require_path
 from tts.base.machine_limits import memory_limit, usable_cores
 from tts.base.user_paths import is_there
@@ -98,12 +104,12 @@ class NamedServer:
 
 
 def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
-    """A server and its capabilities; raises ConfigError for anything but a URL, or without a key.
+    """A server and its capabilities, or none of one that does not answer.
 
-    `api_key_env` is the environment variable that holds its key.
+    `api_key_env` is the environment variable that holds its key. Raises ConfigError for anything
+    but a URL, and for a server that answers and cannot be used, as one without its key.
     """
     key = api_key_env and key_in(api_key_env, "--api-key-env")
-
     try:
         url = TypeAdapter(Url).validate_python(url)
     except ValidationError as error:
@@ -115,13 +121,17 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
 
     try:
         return NamedServer(url, asyncio.run(probed()), api_key_env=api_key_env)
-    except TtsError as error:
-        if not api_key_env and any(f"status {status}" in error.message for status in (401, 403)):
-            raise ConfigError(
-                error.message,
-                hint="Name the environment variable that holds the key: --api-key-env NAME",
-            ) from error
+    except (EndpointUnavailable, EndpointTimeout) as error:
         return NamedServer(url, None, error.message, api_key_env)
+    except TtsError as error:
+        hint = error.hint
+        if any(f"status {status}" in error.message for status in (401, 403)):
+            hint = (
+                f"{api_key_env} does not hold the server's key."
+                if api_key_env
+                else "Name the environment variable that holds the key: --api-key-env NAME"
+            )
+        raise ConfigError(error.message, hint=hint) from error
 
 
 def _reason(error: ValidationError) -> str:

@@ -118,8 +118,9 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
             raise ServerError(
                 f"The server at {http.address} gives no completions of token ids, and no scores: "
                 f"{refusal}",
-                hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve complete token ids; "
-                "vLLM's /pooling gives the scores of a verifier with a head.",
+                hint="A search needs token ids, which hosted APIs and Ollama do not give. vLLM, "
+                "SGLang, llama.cpp's llama-server and trtllm-serve complete them; vLLM's /pooling "
+                "gives the scores of a verifier with a head.",
             )
         return replace(capabilities, pooling=True), VLLM
     capabilities = replace(capabilities, streams=dialect.streams)
