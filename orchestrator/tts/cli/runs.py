@@ -20,7 +20,6 @@ from tts.lab.bench.single_run import default_deployment, resume_bench, run_bench
 from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
 from tts.reports.progress import Bars
-from tts.reports.terminal import print_answers, print_report
 from tts.runs.compare import Comparison, Row, compare
 from tts.runs.config import FunctionSource, Limits, RunConfig
 from tts.runs.folder import PROBLEMS
@@ -161,6 +160,9 @@ def bench(options: Bench) -> None:
     if options.as_json:
         _print_document(comparison, folder)
     else:
+        # figures load altair, which takes longer to import than a search takes to its first step
+        from tts.reports.terminal import print_report
+
         print_report(comparison)
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
@@ -194,6 +196,8 @@ def solve(options: Solve) -> None:
         if options.as_json:
             _print_document(comparison, folder)
         else:
+            from tts.reports.terminal import print_answers
+
             print_answers(comparison.rows[0].answers)
         say(f"the answers as tables: {folder}/answers.csv, answers.jsonl")
         return
