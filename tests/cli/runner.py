@@ -81,12 +81,17 @@ def written(folder: Path, bundled: str = "demo", /, **changes: object) -> Path:
     return file
 
 
-def asked_runs(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
-    """The runs that commands ask for from now on, of which none is carried out."""
+def asked_runs(monkeypatch: pytest.MonkeyPatch, given: list[dict] | None = None) -> list[RunConfig]:
+    """The runs that commands ask for from now on, of which none is carried out.
+
+    `given` gets their options.
+    """
     asked: list[RunConfig] = []
 
     def ask(*arguments, **options):
         asked.extend(each for each in arguments if isinstance(each, RunConfig))
+        if given is not None:
+            given.append(options)
         raise TtsError("The run is not carried out.")
 
     for name in ("run_bench", "run_solve", "run_all"):

@@ -30,6 +30,29 @@ def test_strategies_of_python_files_are_compared_with_others(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("words", "parameters", "sweep"),
+    [
+        (["--n", "4"], {"n": 4}, None),
+        (["--n", "1, 4", "--set", "top_p=0.9"], {"top_p": 0.9}, {"n": [1, 4]}),
+        (["--set", "agg_strategy=last,min"], {}, {"agg_strategy": ["last", "min"]}),
+        (["--set", "temperature=0.5,1", "--n", "2"], {"n": 2}, {"temperature": [0.5, 1]}),
+        (["--set", "label='a,b'"], {"label": "a,b"}, None),
+        (["--set", "ends=[a, b]"], {"ends": ["a", "b"]}, None),
+        (["--set", "ends=[a, b],[c]"], {}, {"ends": [["a", "b"], ["c"]]}),
+        (["--set", r"answer_regex=\d{1,3}"], {"answer_regex": r"\d{1,3}"}, None),
+        (["--set", 'answer_schema={"a": 1, "b": 2}'], {"answer_schema": '{"a": 1, "b": 2}'}, None),
+    ],
+)
+def test_values_between_commas_are_a_sweep(monkeypatch, words, parameters, sweep):
+    options = []
+    asked = asked_runs(monkeypatch, options)
+    tts("bench", "demo", *words)
+    assert asked[0].parameters == parameters
+    assert options[0].get("sweep") == sweep
+    assert options[0].get("names") == (("beam-search",) if sweep else None)
+
+
+@pytest.mark.parametrize(
     ("word", "kept"),
     [
         ("https://me:hunter2@host/x", "https://[removed]@host/x"),

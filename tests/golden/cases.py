@@ -36,14 +36,11 @@ def cases():
     found["continued/damaged"] = partial(_on_copy, repaired, "damaged")
     found["continued/damaged-unrepaired"] = partial(_on_copy, derived.of_resumption, "damaged")
     found["continued/failed"] = partial(_on_copy, derived.of_resumption, "failed")
-    for name in ("damaged", "torn", "decoupled"):
-        found[f"repair/{name}"] = partial(_on_copy, derived.of_repair, name)
     found["merge/both"] = partial(_merged, ("shard-1", "shard-2"))
     found["merge/one"] = partial(_refused_merge, ("shard-1",))
     found["merge/no-shard"] = partial(_refused_merge, ("shard-1", "decoupled"))
     found["refusals"] = lambda where: derived.of_refusals(where / "run")
     found["study"] = partial(_on_copy, derived.of_study, "study")
-    found["tune"] = partial(_on_copy, derived.of_tune, "tune")
     found["wire/single"] = lambda where: derived.of_wire(where / "grpc")
     found["wire/gateway"] = lambda where: derived.of_gateway(where / "grpc")
     found["wire/continued"] = lambda where: derived.of_requests(

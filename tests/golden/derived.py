@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,20 +40,11 @@ from tts.gateway.safety.filters import FilterChain
 from tts.lab import campaign
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
-from tts.lab.study.folder import limits_digest, measurements_file
-from tts.lab.study.measure import measure
-from tts.lab.study.study_run import finished_study
-from tts.lab.tuning.recorded_requests import recorded_requests
-from tts.lab.tuning.tune import read_fits
+from tts.lab.study.folder import limits_digest
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.compare import compare, read_rows
-from tts.runs.config import parse_config, read_run_config
-from tts.runs.engine_steps import EngineStep, read_step_log
-from tts.runs.folder import read_config
+from tts.runs.config import parse_config
 from tts.runs.log import read_events
-from tts.runs.replay import logged_requests, open_recording, read_recording
-from tts.runs.resume import read_resume_point, repair_log, resumed_work
 from tts.runs.run import Run
 from tts.runs.summary import summarise
 from tts.search import Stop, Thought
@@ -78,24 +68,17 @@ def _kept(kept, summary):
 
 
 def of_run(folder):
-    """What programs get of a run, and what continuing, replaying and tuning take from it."""
-    config = read_config(folder)
-    asked = parse_config(config, folder / "run.json")
+    """What programs get of a run by `tts.Run`, and the summary that would be made of it now."""
     run = Run.load(folder)
+    asked = parse_config(json.loads((folder / "run.json").read_text()), folder / "run.json")
     summary = _or_error(lambda: summarise(asked, Run(folder, asked, None).totals).to_json())
     return {
-        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
         "kept_summary": _kept(run.summary, summary),
         "measures": _or_error(lambda: run.measures),
         "problems": _or_error(lambda: [_problem(problem) for problem in run.problems]),
         "requests": _or_error(lambda: _requests(run.requests)),
         "frames": _or_error(lambda: [_frame(frame) for frame in _frames(run)]),
-        "token_ids": _or_error(lambda: _token_ids(folder)),
-        "engine_steps": {engine: _engine_steps(folder, engine) for engine in _ENGINES},
-        "resume": _or_error(lambda: _resume(folder, config["vote"])),
-        "replay": _or_error(lambda: _replay(folder)),
-        "tune": _or_error(lambda: _tuning_requests(folder)),
     }
 
 
@@ -109,22 +92,18 @@ def of_report(*folders):
 
 def of_rows(folder):
     """The table of a comparison, a row for each strategy, and what is unfinished."""
-    rows, unfinished = read_rows(folder)
-    return {
-        "rows": [{**row.to_json(), "right": row.right} for row in rows],
-        "unfinished": unfinished,
-    }
+    compared = _document("report", folder)
+    rows = [{**row, "answers": len(row["answers"]), "summary": None} for row in compared["rows"]]
+    return {"rows": rows, "unfinished": list(compared["unfinished"].values())}
 
 
 def of_comparison(*folders):
     """What `tts report` prints of several folders, what its page shows, and what is behind it."""
-
-    def numbers():
-        found = compare(folders)
-        settings = {each.name: each.values for each in found.settings}
-        return {"settings": settings, "pairs": list(map(_pair, found.pairs))}
-
-    return {**of_report(*folders), "compared": _or_error(numbers)}
+    compared = _document("report", *folders)
+    if "error" not in compared:
+        settings = {each["name"]: each["values"] for each in compared["settings"]}
+        compared = {"settings": settings, "pairs": compared["pairs"]}
+    return {**of_report(*folders), "compared": compared}
 
 
 def of_trace(folder, file):
@@ -151,21 +130,6 @@ def of_trace(folder, file):
     }
 
 
-def of_repair(folder):
-    """What is dropped of a damaged log, and what is left."""
-    ids = read_config(folder)["problem_ids"]
-    before = _or_error(lambda: len(list(read_events(folder))))
-    repaired = repair_log(folder, ids)
-    return {
-        "before": before,
-        "said": repaired and str(repaired),
-        "lines": repaired and repaired.lines,
-        "log": _hash(_unsealed(folder / "events.jsonl")),
-        "files": sorted(file.name for file in folder.iterdir()),
-        "again": repair_log(folder, ids),
-    }
-
-
 def of_merge(shards, out):
     """What merging shards prints, and the run that it makes."""
     return {
@@ -182,15 +146,8 @@ def of_study(folder):
     study = json.loads(file.read_text())
     spec = load_deployment(study["deployment"])  # whose checkpoints lie elsewhere in each checkout
     file.write_text(json.dumps({**study, "limits_digest": limits_digest(spec)}))
-    measure(finished_study(folder))
-    found = _unsealed_json(measurements_file(folder))
-    return {"measurements": found, "report": of_report(folder)}
-
-
-def of_tune(folder):
-    """The step times that a simulation takes from a tune result."""
-    fits = read_fits(folder / "tune.json")
-    return {str(role): asdict(fit) for role, fit in fits.items()}
+    report = of_report(folder)
+    return {"measurements": _unsealed_json(folder / "measurements.json"), "report": report}
 
 
 def of_resumption(folder, *, repair=False):
@@ -443,25 +400,22 @@ def _or_error(derive):
 
 def command(*arguments):
     """What a command prints on a terminal of 100 columns; in case of an error what it says."""
+    done = _invoked(arguments)
+    return done if isinstance(done, dict) else [each.rstrip() for each in done.output.splitlines()]
+
+
+def _document(*arguments):
+    """What a command prints for programs; in case of an error what it says."""
+    done = _invoked([*arguments, "--json"])
+    return done if isinstance(done, dict) else json.loads(done.stdout)
+
+
+def _invoked(arguments):
     done = CliRunner(env=_TERMINAL).invoke(app, [str(argument) for argument in arguments])
     if isinstance(done.exception, TtsError):
         return {"error": done.exception.message, "hint": done.exception.hint}
     assert done.exit_code == 0, (done.exception, done.output[-300:])
-    return [line.rstrip() for line in done.output.splitlines()]
-
-
-def _pair(pair):
-    return {
-        "common": pair.common,
-        "judged": pair.judged,
-        "right": pair.right,
-        "only": [pair.only_baseline, pair.only_other],
-        "gain": pair.gain,
-        "gain_95": pair.gain_95,
-        "p": pair.p_value,
-        "costs": [asdict(cost) for cost in pair.costs],
-        "trees": pair.trees and asdict(pair.trees),
-    }
+    return done
 
 
 def _problem(problem):
@@ -502,85 +456,6 @@ def _frame(columns):
 @cache
 def _models():
     return Models.load(load_deployment("demo"))
-
-
-def _token_ids(folder):
-    if "verifier" in read_config(folder).get("functions", {}):
-        return None  # its prompts were texts for a function of the program
-    found = defaultdict(list)
-    for engine, _, each, _ in logged_requests(read_events(folder), _models()):
-        found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
-    return {
-        engine: {
-            "requests": len(requests),
-            "prompt_tokens": sum(len(prompt) for _, _, prompt, _ in requests),
-            "generated_tokens": sum(len(generated) for *_, generated in requests),
-            "hash": _hash(json.dumps(requests).encode()),
-        }
-        for engine, requests in sorted(found.items())
-    }
-
-
-def _engine_steps(folder, engine):
-    lines = list(read_step_log(folder, engine))
-    steps = [line for line in lines if isinstance(line, EngineStep)]
-    return {
-        "sessions": len(lines) - len(steps),
-        "steps": len(steps),
-        "hash": _hash(b"\n".join(map(msgspec.json.encode, steps))),
-    }
-
-
-def _resume(folder, vote):
-    point = read_resume_point(folder, vote)
-    return {
-        "solved": point.solved,
-        "unfinished": {
-            name: {
-                "thoughts": len(work.thoughts),
-                "scores": len(work.scores),
-                "hash": _hash(
-                    json.dumps(
-                        [
-                            sorted((_name(n), msgspec.to_builtins(t)) for n, t in each.items())
-                            for each in (work.thoughts, work.scores)
-                        ]
-                    ).encode()
-                ),
-            }
-            for name, problem in point.unfinished.items()
-            for work in [resumed_work(problem)]
-        },
-    }
-
-
-def _replay(folder):
-    path, config = open_recording(folder)
-    recording = read_recording(path, config, _models())
-    scores = sorted((key.hex(), score) for key, score in recording.scores.items())
-    spare = [recording.steps, recording.chains, recording.spare_scores]
-    return {
-        "answers": [
-            len(recording.answers),
-            _hash(json.dumps(sorted((s, w.ids) for s, w in recording.answers.items())).encode()),
-        ],
-        "scores": [len(scores), _hash(json.dumps(scores).encode())],
-        "spare": [len(each) for each in spare] + [_hash(json.dumps(spare).encode())],
-    }
-
-
-def _tuning_requests(folder):
-    events = read_events(folder)
-    found = recorded_requests(_models(), read_run_config(folder), events)
-    generations = [
-        (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
-        for g in found.generations
-    ]
-    scorings = [(each.ids.tolist(), each.cached) for each in found.scorings]
-    return {
-        "generations": [len(generations), _hash(json.dumps(generations).encode())],
-        "scorings": [len(scorings), _hash(json.dumps(scorings).encode())],
-    }
 
 
 def _page(file):

@@ -17,7 +17,7 @@ are kept without checksums, which `unpacked` adds, so that they can be edited:
 | `servers` | on two servers |
 | `shard-1`, `shard-2`, `merged` | two shards and their merge |
 | the others | named for their option |
-| `study`, `tune` | a tiny study of real servers, a short `tts tune` |
+| `study` | a tiny study of real servers |
 """
 
 import gzip
@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 FOLDERS, EXPECTED = HERE / "folders", HERE / "expected"
 CHECKOUT = str(HERE.parents[1])
 GROUP = "group"
-NO_RUNS = (GROUP, "study", "tune")
+NO_RUNS = (GROUP, "study")
 
 
 def run_names():

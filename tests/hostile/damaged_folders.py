@@ -16,12 +16,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from altair.utils.schemapi import debug_mode
 from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tests.hostile.mutations import mutated
 
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
@@ -136,7 +136,8 @@ def scripted_engines() -> Iterator[None]:
         patches.enter_context(debug_mode(False))  # tests/reports checks charts against their schema
         patches.enter_context(patch.object(single_run, "deployment_of", lambda config: spec))
         patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
-        patches.enter_context(patch.object(connecting, "require_current", lambda deployment: None))
+        for step in ("require_current", "build_if_quick"):
+            patches.enter_context(patch.object(connecting, step))
         yield
 
 
@@ -151,32 +152,21 @@ def _log(folder: Path, numbers: random.Random) -> Path:
     return numbers.choice(sorted(folder.rglob(_LOG)))
 
 
-def flip_a_bit(folder: Path, other: Path, numbers: random.Random) -> None:
-    """One bit of a file is another."""
+def mutate_a_file(folder: Path, other: Path, numbers: random.Random) -> None:
+    """Bytes, lines or JSON values of a file are others (`mutations`)."""
     file = _file(folder, numbers)
-    data = bytearray(file.read_bytes())
-    data[numbers.randrange(len(data))] ^= 1 << numbers.randrange(8)
-    file.write_bytes(data)
+    file.write_bytes(mutated(file.read_bytes(), numbers))
 
 
-def change_a_digit(folder: Path, other: Path, numbers: random.Random) -> None:
-    """One digit of a file is the next one."""
-    _replace_one(_file(folder, numbers), rb"\d", lambda old: b"%d" % ((int(old) + 1) % 10), numbers)
-
-
-def change_a_verdict(folder: Path, other: Path, numbers: random.Random) -> None:
-    """A true becomes false, or the other way round."""
-    others = {b"true": b"false", b"false": b"true"}
-    _replace_one(_file(folder, numbers), rb"\b(true|false)\b", others.__getitem__, numbers)
-
-
-def _replace_one(
-    file: Path, pattern: bytes, new: Callable[[bytes], bytes], numbers: random.Random
-) -> None:
+def change_a_value(folder: Path, other: Path, numbers: random.Random) -> None:
+    """One digit of a file is the next one, or a true is false."""
+    file = _file(folder, numbers)
     data = file.read_bytes()
-    if found := list(re.finditer(pattern, data)):
-        match = numbers.choice(found)
-        file.write_bytes(data[: match.start()] + new(match[0]) + data[match.end() :])
+    if values := list(re.finditer(rb"\d|\b(true|false)\b", data)):
+        match = numbers.choice(values)
+        others = {b"true": b"false", b"false": b"true"}
+        new = others.get(match[0]) or b"%d" % ((int(match[0]) + 1) % 10)
+        file.write_bytes(data[: match.start()] + new + data[match.end() :])
 
 
 def change_lines(folder: Path, other: Path, numbers: random.Random) -> None:
@@ -217,23 +207,6 @@ def lose_problems(folder: Path, other: Path, numbers: random.Random) -> None:
     log.write_bytes(b"".join(chain.seal(encode(event)) for event in kept))
     if numbers.random() < 0.5:
         write_summary(log.parent, summary | {"problems": len(names) - len(lost)})
-
-
-def edit_a_field(folder: Path, other: Path, numbers: random.Random) -> None:
-    """Change, drop or add a field of a JSON file, as an editor would."""
-    file = numbers.choice(sorted(folder.rglob("*.json")))
-    data: dict[str, Any] = json.loads(file.read_bytes())
-    name = numbers.choice(sorted(data))
-    match numbers.randrange(4):
-        case 0:
-            del data[name]
-        case 1:
-            data[name] = numbers.choice((None, -1, 10**30, "x", [], {}, True, 0.5))
-        case 2 if isinstance(data[name], int | float):
-            data[name] = data[name] * 2 + 1
-        case _:
-            data[f"{name}x"] = data.pop(name)
-    file.write_text(json.dumps(data, indent=2), "utf-8")
 
 
 def take_anothers(folder: Path, other: Path, numbers: random.Random) -> None:
@@ -284,17 +257,8 @@ def swap_runs(folder: Path, other: Path, numbers: random.Random) -> None:
 
 
 DAMAGES: tuple[Damage, ...] = (
-    flip_a_bit,
-    change_a_digit,
-    change_a_digit,
-    change_a_verdict,
-    change_lines,
-    change_lines,
-    cut_the_log,
-    lose_problems,
-    edit_a_field,
-    edit_a_field,
-    take_anothers,
-    take_away,
-    swap_runs,
+    *[mutate_a_file] * 3,
+    *[change_a_value] * 3,
+    *[change_lines] * 2,
+    *(cut_the_log, lose_problems, take_anothers, take_away, swap_runs),
 )

@@ -1,12 +1,7 @@
 """Random changes of a valid file: what a disk, an editor or an attacker makes of it."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable
-
-Change = Callable[[bytes, random.Random], bytes]
 
 # what a parser, a type check or an arithmetic may stumble on, as JSON and mostly YAML, too
 VALUES = (
@@ -28,48 +23,34 @@ TEXTS = (
 def mutated(valid: bytes, numbers: random.Random) -> bytes:
     """`valid` after one to three changes drawn from `numbers`."""
     for _ in range(numbers.choice((1, 1, 2, 3))):
-        valid = numbers.choice(CHANGES)(valid, numbers)
+        valid = numbers.choice((_bytes_changed, _line_changed, *[_value_changed] * 3))(
+            valid, numbers
+        )
     return valid
 
 
-def _place(data: bytes, numbers: random.Random) -> int:
-    return numbers.randrange(len(data) + 1)
+def _bytes_changed(data: bytes, numbers: random.Random) -> bytes:
+    """One bit is another, a text is put in, or some bytes are left out, come again or are last."""
+    place = numbers.randrange(len(data) + 1)
+    before, after = data[:place], data[place:]
+    match numbers.randrange(5):
+        case 0:
+            return (
+                before + bytes(byte ^ 1 << numbers.randrange(8) for byte in after[:1]) + after[1:]
+            )
+        case 1:
+            return before + numbers.choice(TEXTS) + after
+        case 2:
+            return before
+        case 3:
+            return before + after[numbers.choice((1, 5, 100)) :]
+        case _:
+            part = after[: numbers.choice((1, 10, 200))]
+            return before + part * numbers.choice((2, 3, 1000)) + after
 
 
-def flip_a_bit(data: bytes, numbers: random.Random) -> bytes:
-    """One bit is another."""
-    if not data:
-        return data
-    place = numbers.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ 1 << numbers.randrange(8)]) + data[place + 1 :]
-
-
-def insert_a_text(data: bytes, numbers: random.Random) -> bytes:
-    """A text that readers stumble over is put in."""
-    place = _place(data, numbers)
-    return data[:place] + numbers.choice(TEXTS) + data[place:]
-
-
-def cut_the_end(data: bytes, numbers: random.Random) -> bytes:
-    """The file ends early."""
-    return data[: _place(data, numbers)]
-
-
-def drop_a_part(data: bytes, numbers: random.Random) -> bytes:
-    """Some bytes are left out."""
-    place = _place(data, numbers)
-    return data[:place] + data[place + numbers.choice((1, 5, 100)) :]
-
-
-def repeat_a_part(data: bytes, numbers: random.Random) -> bytes:
-    """Some bytes come again, up to a thousand times."""
-    place = _place(data, numbers)
-    part = data[place : place + numbers.choice((1, 10, 200))]
-    return data[:place] + part * numbers.choice((2, 3, 1000)) + data[place:]
-
-
-def change_a_line(data: bytes, numbers: random.Random) -> bytes:
-    """Drop a line, give it twice, or swap two."""
+def _line_changed(data: bytes, numbers: random.Random) -> bytes:
+    """A line is dropped, comes twice, or is in another's place."""
     lines = data.split(b"\n")
     one, other = numbers.randrange(len(lines)), numbers.randrange(len(lines))
     match numbers.randrange(3):
@@ -82,36 +63,28 @@ def change_a_line(data: bytes, numbers: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def change_a_value(data: bytes, numbers: random.Random) -> bytes:
-    """Another value behind a colon: what JSON and YAML have in common."""
-    places = [place for place in range(len(data)) if data[place : place + 1] == b":"]
-    if not places:
-        return data
-    start = numbers.choice(places) + 1
-    end = start
-    while end < len(data) and data[end : end + 1] not in (b",", b"}", b"]", b"\n"):
-        end += 1
-    return data[:start] + b" " + numbers.choice(VALUES).encode() + data[end:]
-
-
-def change_a_json_value(data: bytes, numbers: random.Random) -> bytes:
-    """Drop, replace, rename or nest a field somewhere in a JSON value."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return change_a_value(data, numbers)
-    place = value
+def _value_changed(data: bytes, numbers: random.Random) -> bytes:
+    """A part of a JSON value is dropped, replaced, renamed or nested; one of YAML is replaced."""
     mark = "\ue000"  # replaced in the text, as no Python value is written as 1e999
+    instead = numbers.choice(VALUES).encode()
+    try:
+        value = place = json.loads(data)
+    except (ValueError, RecursionError):  # YAML has colons in common with JSON
+        ends = [end for end in range(1, len(data)) if data[end - 1 : end] == b":"]
+        start = numbers.choice(ends or [len(data)])
+        end = min(
+            (data.find(each, start) % (len(data) + 1) for each in (b",", b"}", b"]", b"\n")),
+            default=start,
+        )
+        return data[:start] + b" " + instead + data[end:]
     for _ in range(numbers.randrange(4)):
-        inner = list(place.values()) if isinstance(place, dict) else place
-        if not isinstance(inner, list):
-            break
-        deeper = [part for part in inner if isinstance(part, (dict, list)) and part]
+        inner = place.values() if isinstance(place, dict) else place
+        deeper = [each for each in inner if isinstance(each, dict | list) and each]
         if not deeper:
             break
         place = numbers.choice(deeper)
-    if not isinstance(place, (dict, list)) or not place:
-        return numbers.choice(VALUES).encode()
+    if not isinstance(place, dict | list) or not place:
+        return instead
     key = numbers.choice(list(place) if isinstance(place, dict) else range(len(place)))
     match numbers.randrange(4):
         case 0:
@@ -122,18 +95,4 @@ def change_a_json_value(data: bytes, numbers: random.Random) -> bytes:
             place[key] = [place[key]]
         case _:
             place[key] = mark
-    return json.dumps(value).replace(json.dumps(mark), numbers.choice(VALUES)).encode()
-
-
-CHANGES: tuple[Change, ...] = (
-    flip_a_bit,
-    insert_a_text,
-    cut_the_end,
-    drop_a_part,
-    repeat_a_part,
-    change_a_line,
-    change_a_value,
-    change_a_json_value,
-    change_a_json_value,
-    change_a_json_value,
-)
+    return json.dumps(value).replace(json.dumps(mark), instead.decode()).encode()

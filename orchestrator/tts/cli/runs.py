@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,15 +127,19 @@ def bench(options: Bench) -> None:
     elif options.deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
+        parameters, sweep = _given_sweep(options.n, options.parameters)
         compared = _compared(options.strategy or [])
-        search = ALL if compared else (options.strategy or [STRATEGY])[0]
+        search = (options.strategy or [STRATEGY])[0]
+        if sweep and search != ALL:
+            compared = compared or (search,)
+        search = ALL if compared else search
         config = RunConfig(
             deployment_source=options.deployment,
             dataset=options.dataset,
             limit=options.limit,
             seed=options.seed,
             strategy=search,
-            parameters=given_parameters(options.n, options.parameters),
+            parameters=parameters,
             schedule=options.schedule,
             speculation=options.speculation,
             in_flight=options.in_flight,
@@ -152,7 +158,9 @@ def bench(options: Bench) -> None:
         )
         with Bars() as observer:
             if config.strategy == ALL and not options.ray:
-                folder = run_all(config, options.out, observer, names=compared, endpoints=servers)
+                folder = run_all(
+                    config, options.out, observer, names=compared, sweep=sweep, endpoints=servers
+                )
             else:
                 run = run_on_ray if options.ray else run_bench
                 folder = run(config, options.out, observer, endpoints=servers)
@@ -291,8 +299,10 @@ def given_sources(
     return sources | sources_of(load_deployment(deployment))
 
 
-def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
-    """A strategy's parameters as `--n` and `--set NAME=VALUE` give them."""
+def given_parameters(
+    n: Any, assignments: list[str] | None, parse: Callable[[str], Any] = parse_yaml
+) -> dict[str, Any]:
+    """A strategy's parameters as `--n` and `--set NAME=VALUE` give them; `parse` reads a value."""
     parameters: dict[str, Any] = {} if n is None else {"n": n}
     for assignment in assignments or []:
         name, separator, value = assignment.partition("=")
@@ -302,7 +312,44 @@ def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, 
         if name in parameters:
             raise typer.BadParameter(f"{name} is given more than once", param_hint="--set")
         try:
-            parameters[name] = value if name in TEXT_PARAMETERS else parse_yaml(value)
+            parameters[name] = value if name in TEXT_PARAMETERS else parse(value)
         except Unreadable as error:
             raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters
+
+
+class _Values(list[Any]):
+    """Several values of a parameter, each to be run."""
+
+
+def _values(text: str) -> Any:
+    """The value of a text, or the values between its commas; raises Unreadable.
+
+    A comma in quotes, brackets or braces is part of a value.
+    """
+    with suppress(Unreadable):
+        if len(values := parse_yaml(f"[{text}]")) > 1:
+            return _Values(values)
+    return parse_yaml(text)
+
+
+def _given_sweep(
+    n: str | None, assignments: list[str] | None
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The parameters with one value, and those with several; raises BadParameter."""
+    numbers = []
+    for each in [] if n is None else n.split(","):
+        if not each.strip().removeprefix("-").isdecimal():
+            raise typer.BadParameter(f"{each!r} is not a valid integer.", param_hint="--n")
+        numbers.append(int(each))
+    whole = None if n is None else numbers[0] if len(numbers) == 1 else _Values(numbers)
+    parameters = given_parameters(whole, assignments, _values)
+    sweep: dict[str, list[Any]] = {
+        name: each for name, each in parameters.items() if isinstance(each, _Values)
+    }
+    for name, values in sweep.items():
+        for value in values:
+            if values.count(value) > 1:
+                hint = "--n" if name == "n" else "--set"
+                raise typer.BadParameter(f"{name}={value} is given twice", param_hint=hint)
+    return {name: each for name, each in parameters.items() if name not in sweep}, sweep

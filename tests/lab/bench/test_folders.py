@@ -16,7 +16,7 @@ from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.compare import read_rows
-from tts.runs.config import read_run_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import ANSWERS, CONFIG, EVENTS, SUMMARY, locked
 from tts.runs.groups import read_group, runs_in
@@ -270,3 +270,13 @@ def test_a_dataset_that_has_changed_is_refused_by_name(engines, tmp_path):
     assert "Bring them back" in caught.value.hint
     write_sums(dataset, 1)
     resume_bench(folder, None, Observer())
+
+
+def test_problems_that_the_demo_pair_does_not_know_are_a_warning_beforehand(tmp_path, monkeypatch):
+    monkeypatch.setattr(single_run, "require_engines", lambda *known: None)
+    file, told = tmp_path / "three.jsonl", Said()
+    questions = ("What is 2 + 2?", "Compute 12 + 30 - 5.", "Find x.")
+    rows = (json.dumps({"problem": each, "answer": "1"}) for each in questions)
+    file.write_text("\n".join(rows))
+    single_run.prepare(RunConfig(deployment_source="demo", dataset=str(file)), told)
+    assert told.lines[-1].startswith("2 of 3 problems: The demo pair only knows chains")

@@ -158,8 +158,28 @@ class Bench:
             show_default="as many as keep the generator busy",
         ),
     ] = None
-    n: NOption = None
-    parameters: ParametersOption = None
+    n: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            "-n",
+            metavar="N,...",
+            help="Completions per problem. Several, such as 1,4,16: a sweep, as of --set.",
+            show_default="16; greedy: 1; auto: at most 256",
+        ),
+    ] = None
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE,...",
+            help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
+            "several strategies, it goes to each one that has this parameter. Several values, such "
+            "as temperature=0.4,0.8: a sweep, every combination a run, compared side by side. A "
+            "comma in quotes, brackets or braces does not separate, nor one in answer_regex or "
+            "answer_schema.",
+        ),
+    ] = None
     budget_tokens: BudgetOption = None
     deadline: DeadlineOption = None
     verifier: VerifierOption = None
@@ -189,7 +209,7 @@ class Bench:
             callback=usable,
             autocompletion=completed("runs"),
             metavar="DIR",
-            help="Continue the run or comparison there.",
+            help="Continue the run, comparison or sweep there.",
         ),
     ] = None
     repair: Annotated[

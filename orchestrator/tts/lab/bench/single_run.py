@@ -172,8 +172,6 @@ def run_solve(
         raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     config = msgspec.structs.replace(config, dataset=PROBLEMS)
     plan = prepare(config, observer, endpoints, problems=[Problem("solve", question)])
-    if doubt := doubt_of_question(plan.deployment, question):
-        observer.say(doubt)
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
     outbox = Outbox()
@@ -332,6 +330,9 @@ def prepare(
     )
     if any(tests_of(problem.extra) for problem in problems):
         CodeGrader(spec.execution).require()
+    if doubts := [doubt for each in problems if (doubt := doubt_of_question(spec, each.question))]:
+        several = f"{len(doubts):,} of {len(problems):,} problems: " if len(problems) > 1 else ""
+        observer.say(f"{several}{doubts[0]}")
     plan = Plan(config, spec, tuple(problems), strategy, loaded=loaded)
     check_lengths(models, plan.problems, strategy.config)
     return plan

@@ -7,20 +7,16 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.lab.bench.runs import ALL, WANTED, edit
+from tests.cli.runner import tts
+from tests.hostile.damaged_folders import GROUP, RUN, SHARDS, make, scripted_engines
+from tests.lab.bench.runs import edit
 
 from tts.base.errors import RunError
-from tts.cli import app
-from tts.cli.ending import BUG, exit_code_of
-from tts.lab.bench.group_run import run_all
-from tts.lab.bench.single_run import run_bench
-from tts.lab.observer import Observer
 from tts.runs.checks import write_summary
 from tts.runs.events import ProblemSolved, SessionBegan, encode
 from tts.runs.folder import EVENTS, read_config, read_json
@@ -59,23 +55,15 @@ def unfinished(run):
 
 
 @pytest.fixture(scope="module")
-def made():
-    return {}
-
-
-@pytest.fixture
-def bases(engines, made, tmp_path_factory):
-    """A run, a shard and a group, as they were made."""
-    if not made:
-        where = made["at"] = tmp_path_factory.mktemp("bases")
-        asked = replace(WANTED, limit=2)
-        run_bench(asked, where / "run", Observer())
-        run_bench(replace(asked, shard="1/2"), where / "shard", Observer())
-        run_all(ALL, where / "group", Observer())
-        for run in (where / "run", where / "shard"):
+def bases(tmp_path_factory):
+    """A run, shards and a group, as they were made, whose files can be exchanged."""
+    where = tmp_path_factory.mktemp("bases")
+    with scripted_engines():
+        make(where)
+        for run in (where / RUN, where / SHARDS[0]):
             rewrite_log(run, unnamed)
             seal(run)
-    return made["at"]
+        yield where
 
 
 # A case is a change of a run's folder; what is outside of the folder must stay as it is.
@@ -227,32 +215,20 @@ def state(folder):
     }
 
 
-@pytest.fixture
-def tts(monkeypatch, capfd, tmp_path):
-    """`tts` within this process: its exit code, and all that it says."""
-    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tts", *map(str, arguments)])
-        try:
-            code = exit_code_of(app)
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = "".join(capfd.readouterr())
-        assert code != BUG, said
-        assert not {"\x1b", "\x9b", "\x07", "\0"} & set(said), said
-        return code, said
-
-    return run
+def said(*words):
+    """What a command says, and its exit code; no control characters of others are in it."""
+    ended = tts(*words)
+    assert not {"\x1b", "\x9b", "\x07", "\0"} & set(ended.out + ended.err), ended
+    return ended.code, ended.said
 
 
 @pytest.mark.parametrize(
     "name",
     [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
-def test_a_hostile_run(tts, bases, tmp_path, name):
+def test_a_hostile_run(bases, tmp_path, name):
     folders = [tmp_path / "runs" / each for each in ("run", "shard", "cut")]
-    for folder, base in zip(folders, ("run", "shard", "run"), strict=True):
+    for folder, base in zip(folders, (RUN, SHARDS[0], RUN), strict=True):
         shutil.copytree(bases / base, folder)
     unfinished(folders[-1])
     outside = tmp_path / "outside"
@@ -262,42 +238,42 @@ def test_a_hostile_run(tts, bases, tmp_path, name):
         seal(folder)
     before = state(outside)
     run, shard, cut = folders
-    good = shutil.copytree(bases / "run", tmp_path / "good")
-    code, said = tts("runs", "list", tmp_path / "runs")
-    assert code == 0, said
-    tts("report", run, "--format", "csv", "--format", "tex")
-    tts("report", good, run)
-    tts("runs", "trace", run)
-    tts("runs", "merge", shard, bases / "shard", "--out", tmp_path / "merged")
-    tts("bench", "--resume", cut)
-    tts("bench", "--resume", cut, "--repair")
+    good = shutil.copytree(bases / RUN, tmp_path / "good")
+    code, text = said("runs", "list", tmp_path / "runs")
+    assert code == 0, text
+    said("report", run, "--format", "csv", "--format", "tex")
+    said("report", good, run)
+    said("runs", "trace", run)
+    said("runs", "merge", shard, bases / SHARDS[1], "--out", tmp_path / "merged")
+    said("bench", "--resume", cut)
+    said("bench", "--resume", cut, "--repair")
     assert state(outside) == before
 
 
 @pytest.mark.parametrize("name", MEMBERS, ids=range(len(MEMBERS)))
-def test_a_hostile_group(tts, bases, tmp_path, name):
-    group = shutil.copytree(bases / "group", tmp_path / "runs" / "group")
+def test_a_hostile_group(bases, tmp_path, name):
+    group = shutil.copytree(bases / GROUP, tmp_path / "runs" / "group")
     members = read_json(group / "group.json", "")["runs"]
     there = shutil.move(group / members[0]["folder"], tmp_path / "x")
     unfinished(tmp_path / "x")
     (group / "link").symlink_to(there)
     edit(group / "group.json", runs=[{**members[0], "folder": name}, *members[1:]])
     before = state(tmp_path / "x")
-    code, said = tts("runs", "list", tmp_path / "runs")
+    code, text = said("runs", "list", tmp_path / "runs")
     assert code == 0
-    assert "group" in said
+    assert "group" in text
     for command in (
         ("report",),
         ("runs", "trace"),
-        ("report", bases / "run"),
+        ("report", bases / RUN),
         ("bench", "--resume"),
     ):
-        assert tts(*command, group)[0] == 1
+        assert said(*command, group)[0] == 1
     assert state(tmp_path / "x") == before
 
 
-def test_code_and_other_machines_are_used_only_if_they_are_named_again(tts, bases, tmp_path):
-    run = shutil.copytree(bases / "run", tmp_path / "run")
+def test_code_and_other_machines_are_used_only_if_they_are_named_again(bases, tmp_path):
+    run = shutil.copytree(bases / RUN, tmp_path / "run")
     unfinished(run)
     file = tmp_path / "own_code.py"
     CASES["verifier"](run, tmp_path)
@@ -306,20 +282,20 @@ def test_code_and_other_machines_are_used_only_if_they_are_named_again(tts, base
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
     edit(run / "run.json", sources={"verifier": source})
-    code, said = tts("bench", "--resume", run)
+    code, text = said("bench", "--resume", run)
     assert code == 1
-    assert f"tts bench --resume {run} --verifier {file}:score" in " ".join(said.split())
+    assert f"tts bench --resume {run} --verifier {file}:score" in text
     assert not (tmp_path / "was-here").exists()
-    code, said = tts("bench", "--resume", run, "--verifier", f"{file}:score")
-    assert code == 0, said
+    code, text = said("bench", "--resume", run, "--verifier", f"{file}:score")
+    assert code == 0, text
     assert (tmp_path / "was-here").exists()
 
 
 @pytest.mark.parametrize(
     ("where", "told"), [("http://192.0.2.1:9", "other machines"), ("http://localhost:9", "")]
 )
-def test_a_deployment_elsewhere_is_named_again(tts, bases, tmp_path, where, told):
-    run = shutil.copytree(bases / "run", tmp_path / "run")
+def test_a_deployment_elsewhere_is_named_again(bases, tmp_path, where, told):
+    run = shutil.copytree(bases / RUN, tmp_path / "run")
     unfinished(run)
     role = {"url": where, "tokenizer": "nobody/nothing", "max_seq_len": 64}
     generator = {**role, "in_flight_requests": 2}
@@ -327,8 +303,8 @@ def test_a_deployment_elsewhere_is_named_again(tts, bases, tmp_path, where, told
     deployment = {"name": "far", "target": "openai", "generator": generator, "verifier": verifier}
     (tmp_path / "far.yaml").write_text(json.dumps(deployment))
     edit(run / "run.json", deployment_source=str(tmp_path / "far.yaml"))
-    said = " ".join(tts("bench", "--resume", run)[1].split())
-    assert told in said
+    text = said("bench", "--resume", run)[1]
+    assert told in text
     again = f"tts bench {tmp_path / 'far.yaml'} --resume {run}"
-    assert (again in said) == bool(told)
-    assert tts("report", shutil.copytree(bases / "run", tmp_path / "other"))[0] == 0
+    assert (again in text) == bool(told)
+    assert said("report", shutil.copytree(bases / RUN, tmp_path / "other"))[0] == 0
