@@ -96,13 +96,6 @@ def test_of_tokens_that_were_not_drawn_the_cpu_engine_tells_nothing(api):
         chat(api, temperature=0, logprobs=True, top_logprobs=2)
 
 
-def test_a_search_is_a_response_too(api):
-    response = api.responses.create(
-        model="demo:best-of-n", input="Compute 12 + 30.", extra_body={"tts": {"n": 4}}
-    )
-    assert r"\boxed{42}" in response.output_text
-
-
 def test_tokens_that_are_less_likely_than_a_part_of_the_likeliest_are_not_drawn(api):
     greedy = chat(api, temperature=0).choices[0].message.content
     least = chat(api, temperature=1.5, extra_body={"min_p": 1.0}).choices[0].message.content

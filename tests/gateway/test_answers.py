@@ -5,7 +5,6 @@ import json
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types import Completion
 from openai.types.chat import ChatCompletionChunk
 
 from tts.gateway.openai.answers import (
@@ -88,14 +87,3 @@ def test_the_likeliest_tokens_have_the_token_itself_among_them():
     assert entry["bytes"] == [98]
     offsets = texts._logprobs(TokenLogs(["ab", "", "c"], [-0.5] * 3, begin=5))["text_offset"]
     assert offsets == [5, 7, 7]
-
-
-def test_a_text_completion_is_parsed_as_one():
-    made = encoder(TextEncoder)
-    end = AnswerEnd(usage_of(3, 4))
-    told = made.events(AnswerPart(0, "a", finish="stop", reasoning="so", end=end))
-    events = told.removesuffix(DONE).split(b"\n\n")[:-1]
-    raw = [json.loads(event[6:])["choices"][0]["text"] for event in events]
-    assert raw == ["a", ""]
-    whole = made.whole([AnswerPart(0, "a", finish="stop")], end)
-    assert Completion.model_validate(json.loads(whole), strict=True).choices[0].text == "a"

@@ -11,7 +11,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -185,17 +184,6 @@ def _names(specs: Sequence[Deployment], *, alone: bool) -> list[str]:
     return names
 
 
-def unserved_models(
-    keys: Iterable[ApiKey], services: Sequence[Service]
-) -> Iterator[tuple[ApiKey, str]]:
-    """The valid keys that name models, or patterns of them, which no service has."""
-    served = [name for service in services for name in service.models]
-    for key in keys:
-        for pattern in key.models if key.is_valid(time.time()) else ():
-            if not any(fnmatchcase(name, pattern) for name in served):
-                yield key, pattern
-
-
 async def name_unserved(
     keys: Callable[[], Mapping[bytes, ApiKey]],
     services: Sequence[Service],
@@ -204,16 +192,19 @@ async def name_unserved(
     """Say once of every key, new ones too, which of its models no service has; until cancelled."""
     reported: set[tuple[str, str]] = set()
     names = [service.deployment.name for service in services]
+    served = [name for service in services for name in service.models]
     while True:
         with suppress(DatabaseUnusable):  # requests are told of that
-            for key, pattern in unserved_models(keys().values(), services):
-                if (key.id, pattern) not in reported:
-                    reported.add((key.id, pattern))
-                    say(
-                        f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is "
-                        "not served here; there are "
-                        f"{', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
-                    )
+            valid = [key for key in keys().values() if key.is_valid(time.time())]
+            for key, pattern in [(each, pattern) for each in valid for pattern in each.models]:
+                if (key.id, pattern) in reported or any(fnmatchcase(n, pattern) for n in served):
+                    continue
+                reported.add((key.id, pattern))
+                say(
+                    f"Key {key.id} ({key.name}) is for the model {pattern!r:.100}, which is not "
+                    "served here; there are "
+                    f"{', '.join(f'{name}, {name}:STRATEGY' for name in names)}."
+                )
         await asyncio.sleep(KEYS_S)
 
 

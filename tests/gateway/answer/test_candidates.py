@@ -148,19 +148,6 @@ def test_the_same_request_twice_is_one_search(run):
     ]
 
 
-def test_a_search_goes_on_until_all_who_asked_for_it_have_gone(run):
-    async def work(app, generator):
-        first = asyncio.ensure_future(left(app, search(n=3), generator, 3))
-        await until(lambda: generator.asked)
-        second = asyncio.ensure_future(post(app, CHAT, search(n=3)))
-        await first
-        generator.hang.set()
-        return await second
-
-    answer, _ = run(work)
-    assert choice_of(answer)[0]["content"] == "5" * LENGTH
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_candidates_end_at_a_stop_text(run, streams):
     body = search(n=3, stop=["55555"], include_stop_str_in_output=True, stream=streams)

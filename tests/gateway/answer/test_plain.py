@@ -98,28 +98,9 @@ def test_a_stream_of_a_chat_names_the_role_then_gives_the_text_and_the_end_of_ea
     assert f'tts_gateway_tokens_total{{kind="answer",model="tiny"}} {5.0 * n}' in metrics
 
 
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_text_goes_on_from_its_prompt(ask, text, streams):
-    status, said, _ = ask(TEXT, PROMPT | {"stream": streams, "echo": False})
-    assert status == 200
-    answers = said if streams else [said]
-    assert {answer["object"] for answer in answers} == {"text_completion"}
-    whole = "".join(choice["text"] for answer in answers for choice in answer["choices"])
-    assert whole == text
-    assert answers[-1]["choices"][0]["finish_reason"] == "length"
-
-
 def test_a_text_has_sixteen_tokens_unless_more_are_asked_for(ask):
     _, answer, _ = ask(TEXT, {"prompt": "the answer is"})
     assert answer["usage"]["completion_tokens"] == 16  # as OpenAI's
-
-
-def test_several_prompts_have_their_samples_in_order(ask, text):
-    prompts = ["the answer is", "Compute 2."]
-    _, answer, _ = ask(TEXT, PROMPT | {"prompt": prompts, "n": 2})
-    assert [(each["index"], each["text"]) for each in answer["choices"]] == [
-        (index, text) for index in range(4)
-    ]
 
 
 async def read(replicas, call, key, on_server):

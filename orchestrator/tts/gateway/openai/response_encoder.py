@@ -84,15 +84,18 @@ class ResponsesEncoder:
         data = b""
         if not self._open or self._output[-1]["type"] != kind:
             data = self._close() + self._begin(kind)
-        item = self._output[-1]
-        part = item["content"][0]
+        part, new = self._output[-1]["content"][0], _log_probs(logs)
         part["text"] += text
-        if kind == "reasoning":
-            return data + self._event("response.reasoning_text.delta", **self._place(), delta=text)
-        new = _log_probs(logs)
-        part["logprobs"] += new
-        place = self._place()
-        return data + self._event("response.output_text.delta", **place, delta=text, logprobs=new)
+        if kind == "message":
+            part["logprobs"] += new
+        return data + self._text_event("delta", text, new)
+
+    def _text_event(self, what: str, text: str, logs: list[dict[str, Any]]) -> bytes:
+        """The event of a text that the last item gains (delta), or has (done)."""
+        fields = {**self._place(), "delta" if what == "delta" else "text": text}
+        if self._output[-1]["type"] == "reasoning":
+            return self._event(f"response.reasoning_text.{what}", **fields)
+        return self._event(f"response.output_text.{what}", **fields, logprobs=logs)
 
     def _begin(self, kind: str) -> bytes:
         item = self._item(kind, "", status="in_progress")
@@ -111,13 +114,7 @@ class ResponsesEncoder:
         item = self._output[-1]
         item["status"] = status
         part, place = item["content"][0], self._place()
-        if item["type"] == "reasoning":
-            data = self._event("response.reasoning_text.done", **place, text=part["text"])
-        else:
-            logs = part["logprobs"]
-            data = self._event(
-                "response.output_text.done", **place, text=part["text"], logprobs=logs
-            )
+        data = self._text_event("done", part["text"], part.get("logprobs", []))
         data += self._event("response.content_part.done", **place, part=part)
         return data + self._event(
             "response.output_item.done", output_index=place["output_index"], item=item
