@@ -17,20 +17,19 @@ from tts.gateway.draining import Drain
 from tts.gateway.http_server import Listen, _check_tls, answer, bind
 from tts.gateway.observability.recorder import Recorder
 
+pytestmark = pytest.mark.anyio
 
-def served(work, app, max_connections=100):
-    """Do work at an address at which an application is served, with so many connections at most."""
 
-    async def go():
-        sockets = bind(Listen(port=0))
-        server = HttpServer(app, None, max_connections)
-        running = asyncio.ensure_future(server.serve(sockets))
-        await asyncio.wait_for(server.listening.wait(), 30)
-        await work(sockets[0].getsockname())
-        server.stop()
-        await asyncio.wait_for(running, 30)
-
-    asyncio.run(go())
+@contextlib.asynccontextmanager
+async def served(app, max_connections=100):
+    """The address at which an application is served, with so many connections at most."""
+    sockets = bind(Listen(port=0))
+    server = HttpServer(app, None, max_connections)
+    running = asyncio.ensure_future(server.serve(sockets))
+    await asyncio.wait_for(server.listening.wait(), 30)
+    yield sockets[0].getsockname()
+    server.stop()
+    await asyncio.wait_for(running, 30)
 
 
 def test_a_port_is_held_from_the_start_but_nobody_is_let_in():
@@ -197,22 +196,22 @@ BODY = [b"x" * 80_000] * 100
         ),
     ],
 )
-def test_a_connection_ends_and_its_client_gets_the_answer(app, parts, status, said, monkeypatch):
+async def test_a_connection_ends_and_its_client_gets_the_answer(
+    app, parts, status, said, monkeypatch
+):
     """What is refused does so though it is not read to its end."""
     monkeypatch.setattr(connections, "HEADERS_TIMEOUT_S", 0.5)
 
-    async def go(address):
+    async with served(app) as address:
         answer = await said_to(address, *parts)
         assert answer[:12] == (b"HTTP/1.1 " + status if status else b"")
         assert said in answer
 
-    served(go, app)
 
-
-def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
+async def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
     monkeypatch.setattr(connections, "LINGER_S", 0.2)
 
-    async def go(address):
+    async with served(refuse) as address:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(
             b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9\r\n\r\n"
@@ -225,11 +224,9 @@ def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch):
                 return
         raise AssertionError("all was read")
 
-    served(go, refuse)
-
 
 @pytest.mark.parametrize("reads", [True, False], ids=["slowly", "never"])
-def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not(
+async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not(
     reads, monkeypatch
 ):
     monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 0.5)
@@ -244,7 +241,7 @@ def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not
             await send({"type": "http.response.body", "body": b"x" * size, "more_body": more})
         ended.put_nowait(scope["path"])
 
-    async def go(address):
+    async with served(many) as address:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             client.connect(address)
@@ -261,11 +258,9 @@ def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not
             assert await asyncio.wait_for(ended.get(), 60) == "/one"
             assert (came > size * pieces) is reads
 
-    served(go, many)
 
-
-def test_requests_that_come_at_once_are_answered_in_order():
-    async def go(address):
+async def test_requests_that_come_at_once_are_answered_in_order():
+    async with served(echo) as address:
         asked = b"".join(
             b"POST /%d HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi" % number
             for number in range(2000)
@@ -275,11 +270,9 @@ def test_requests_that_come_at_once_are_answered_in_order():
         paths = re.findall(rb"\r\n(/\w+)\r\n", answer)
         assert paths == [*(b"/%d" % number for number in range(2000)), b"/last"]
 
-    served(go, echo)
 
-
-def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
-    async def go(address):
+async def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
+    async with served(echo, max_connections=2) as address:
         kept = [await asyncio.open_connection(*address) for _ in range(2)]
         assert not await said_to(address)
         for reader, writer in kept:
@@ -287,11 +280,9 @@ def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
             assert b"/here" in await asyncio.wait_for(reader.read(), 60)
             writer.close()
 
-    served(go, echo, max_connections=2)
-
 
 @pytest.mark.parametrize("after", [b"", b"\0\0"], ids=["nothing", "rubbish"])
-def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
+async def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
     ended = asyncio.Queue()
 
     async def slow(scope, receive, send):
@@ -301,7 +292,7 @@ def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
         await send({"type": "http.response.body", "body": b"too late"})
         ended.put_nowait(scope["path"])
 
-    async def go(address):
+    async with served(slow) as address:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET /one HTTP/1.1\r\nhost: a\r\n\r\n")
         assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"HTTP/1.1 200")
@@ -313,5 +304,3 @@ def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
         assert b"400" not in rest
         assert await asyncio.wait_for(ended.get(), 60) == "/one"
         writer.close()
-
-    served(go, slow)

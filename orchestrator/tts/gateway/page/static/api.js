@@ -22,8 +22,8 @@ export async function request(path, body, signal) {
     credentials: "omit", cache: "no-store",
   });
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => null);
-  throw new Refused(told?.error?.message ?? `The gateway answered ${answer.status}.`, answer.status);
+  const failure = await answer.json().catch(() => null);
+  throw new Refused(failure?.error?.message ?? `The gateway answered ${answer.status}.`, answer.status);
 }
 
 export async function json(path, body, signal) {
@@ -49,4 +49,4 @@ export async function* chunks(answer) {
   }
 }
 
-export const told = (error) => (error instanceof Refused ? error.message : `The gateway does not answer: ${error.message}`);
+export const messageOf = (error) => (error instanceof Refused ? error.message : `The gateway does not answer: ${error.message}`);

@@ -26,9 +26,9 @@ export async function chat(turn, view, body, signal, onProgress) {
 
 // What the verifier says of a text that nothing has scored.
 async function scoreText(turn, { model, messages }, signal) {
-  const said = [...messages, { role: "assistant", content: turn.text }];
+  const dialogue = [...messages, { role: "assistant", content: turn.text }];
   try {
-    const { data, tts } = await json("/pooling", { model, messages: said }, signal);
+    const { data, tts } = await json("/pooling", { model, messages: dialogue }, signal);
     turn.scores = data[0].data.map(([, right]) => right);
     turn.warnings = tts.warnings;
   } catch (error) {

@@ -19,8 +19,8 @@ const isConversation = (each) => isText(each?.id) && Number.isFinite(each?.began
 // The newest first.
 export function conversations() {
   try {
-    const kept = JSON.parse(storage()?.getItem(KEY) ?? "[]");
-    return Array.isArray(kept) ? kept.filter(isConversation) : [];
+    const entries = JSON.parse(storage()?.getItem(KEY) ?? "[]");
+    return Array.isArray(entries) ? entries.filter(isConversation) : [];
   } catch {
     return [];
   }
@@ -28,9 +28,9 @@ export function conversations() {
 
 // Whether it was kept: older ones make room for it.
 export function keep(conversation) {
-  const kept = [conversation, ...conversations().filter((each) => each.id !== conversation.id)];
-  for (let count = Math.min(kept.length, MOST); count > 0; count--) {
-    if (write(kept.slice(0, count))) return true;
+  const entries = [conversation, ...conversations().filter((each) => each.id !== conversation.id)];
+  for (let count = Math.min(entries.length, MOST); count > 0; count--) {
+    if (write(entries.slice(0, count))) return true;
   }
   return false;
 }
@@ -52,10 +52,10 @@ export function onChange(listener) {
   });
 }
 
-function write(kept) {
+function write(entries) {
   try {
     const place = storage();
-    place?.setItem(KEY, JSON.stringify(kept));
+    place?.setItem(KEY, JSON.stringify(entries));
     return place !== null;
   } catch { // full
     return false;

@@ -10,10 +10,10 @@ export function newHistoryList({ onOpen, onForget }) {
   const note = document.getElementById("history-note");
 
   function draw(current) {
-    const kept = history.conversations();
-    clear.hidden = kept.length === 0;
-    note.textContent = kept.length ? "Kept in this browser only." : "Conversations are kept in this browser only.";
-    list.replaceChildren(...kept.map((each) => row(each, each.id === current)));
+    const entries = history.conversations();
+    clear.hidden = entries.length === 0;
+    note.textContent = entries.length ? "Kept in this browser only." : "Conversations are kept in this browser only.";
+    list.replaceChildren(...entries.map((each) => row(each, each.id === current)));
   }
 
   function row(conversation, isCurrent) {

@@ -1,5 +1,5 @@
 // The conversation: what is typed, who answers, what is kept of it.
-import { Refused, hasKey, told, useKey } from "./api.js";
+import { Refused, hasKey, messageOf, useKey } from "./api.js";
 import { chat, search } from "./asking.js";
 import * as history from "./history.js";
 import { newHistoryList } from "./history_list.js";
@@ -16,16 +16,16 @@ function newConversation() {
 }
 
 const list = newHistoryList({
-  onOpen: (kept) => open(kept),
+  onOpen: (earlier) => open(earlier),
   onForget: (id) => (id === null || id === conversation.id ? open(newConversation()) : list.draw(conversation.id)),
 });
 
-function open(kept) {
+function open(another) {
   running?.abort();
   running = null;
   busy(false);
-  conversation = kept;
-  at("turns").replaceChildren(...kept.turns.map((turn) => {
+  conversation = another;
+  at("turns").replaceChildren(...another.turns.map((turn) => {
     const view = newTurnView(turn);
     view.finish(turn);
     return view.view;
@@ -54,7 +54,7 @@ function suggest(card) {
 
 function fail(error) {
   const wantsKey = error instanceof Refused && error.status === 401;
-  at("failure").textContent = told(error);
+  at("failure").textContent = messageOf(error);
   at("failure").hidden = wantsKey && !hasKey(); // nobody has done anything wrong yet
   if (wantsKey) {
     at("key-form").hidden = false;
