@@ -25,9 +25,11 @@ from urllib.parse import unquote
 from packaging.tags import sys_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from scripts.install import DEV_LOCK, LOCK, ROOT, TORCH_INDEX
+from scripts.programs import ROOT
 
-DEMO = ("cpu", "triton", "verify")
+LOCK, DEV_LOCK = ROOT / "requirements.lock", ROOT / "requirements-dev.lock"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+DEMO = ("cpu", "triton")
 PLATFORM = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_35")
 
 
@@ -38,13 +40,13 @@ def main() -> None:
     )
     parser.add_argument("--torch", metavar="VERSION", help="the version of torch; as it is locked")
     arguments, options = parser.parse_known_args()
-    locked = LOCK.read_text(encoding="utf-8")
+    locked = LOCK.read_text(encoding="utf-8") + DEV_LOCK.read_text(encoding="utf-8")
     torch = arguments.torch or re.findall(r"^torch==([\d.]+)", locked, re.M)[0]
     with tempfile.TemporaryDirectory(prefix="tts-lock-") as name:
         folder = Path(name)
         fetch_cpu_torch(torch, folder)
         whole, demo = folder / "whole", folder / "demo"
-        whole.write_text(locked + DEV_LOCK.read_text(encoding="utf-8").replace("-r ", "# "))
+        whole.write_text(locked.replace("-r ", "# "))
         pin = folder / "torch.txt"
         pin.write_text(f"torch=={torch}+cpu\n")
         resolve(whole, ["dev"], pin, *options)
@@ -54,7 +56,7 @@ def main() -> None:
         besides = {name: text for name, text in everything.items() if name not in first}
         megabytes = {name: size / 1e6 for name, size in sizes(whole, folder).items()}
     for file, title, include, part in (
-        (LOCK, "What the demo needs (extras cpu, triton and verify)", "", first),
+        (LOCK, "What the demo needs (extras cpu and triton)", "", first),
         (DEV_LOCK, "What development needs besides (extra dev)", f"-r {LOCK.name}\n", besides),
     ):
         total = sum(megabytes[name] for name in part)

@@ -6,20 +6,19 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from scripts import install, lock
+from scripts import lock
 
 LOCKED = {
-    file: lock.entries(file.read_text(encoding="utf-8"))
-    for file in (install.LOCK, install.DEV_LOCK)
+    file: lock.entries(file.read_text(encoding="utf-8")) for file in (lock.LOCK, lock.DEV_LOCK)
 }
 
 
 @pytest.mark.parametrize(
     ("files", "extras"),
-    [([install.LOCK], lock.DEMO), ([install.LOCK, install.DEV_LOCK], None)],
+    [([lock.LOCK], lock.DEMO), ([lock.LOCK, lock.DEV_LOCK], None)],
 )
 def test_what_pyproject_names_is_locked_within_what_it_allows(files, extras) -> None:
-    project = tomllib.loads((install.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((lock.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     optional = project["project"]["optional-dependencies"]
     wanted = project["build-system"]["requires"] + project["project"]["dependencies"]
     for extra in extras or optional:
@@ -34,7 +33,7 @@ def test_what_pyproject_names_is_locked_within_what_it_allows(files, extras) -> 
 
 
 def test_each_pin_has_hashes_and_stands_once() -> None:
-    assert not LOCKED[install.LOCK].keys() & LOCKED[install.DEV_LOCK].keys()
+    assert not LOCKED[lock.LOCK].keys() & LOCKED[lock.DEV_LOCK].keys()
     for file, entries in LOCKED.items():
         text = file.read_text(encoding="utf-8")
         assert f": {len(entries)} wheels, " in text.partition("\n")[0]

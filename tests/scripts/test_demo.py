@@ -13,7 +13,7 @@ from tests.programs import command
 def test_the_demo_needs_nothing_but_its_checkpoints(tmp_path):
     out = tmp_path / "out"
     done = subprocess.run(
-        command("demo", "--problems", 2, "--out", out),
+        command("demo", "--problems", 2, "--rounds", 2, "--out", out),
         env={**os.environ, "TTS_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -23,8 +23,10 @@ def test_the_demo_needs_nothing_but_its_checkpoints(tmp_path):
     assert "2 held-out problems" in done.stdout
     assert "best of 16, by the verifier" in done.stdout
     assert "give the same trees" in done.stdout
-    assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
-    folders = [out / "beam-search", *(out / "rounds").iterdir()]
-    assert len(folders) == 5
+    assert done.stderr.count("Ready: gRPC") == 1, "one start of the engines for all runs"
+    *lines, report, _, _ = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert report.startswith(f"  .venv/bin/tts report {out}/* ")
+    folders = [out / name for name in ("beam-search", "lockstep-1", "decoupled-2", "lockstep-2")]
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in folders]
     assert len({summary["tree_digest"] for summary in summaries}) == 1

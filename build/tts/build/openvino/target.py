@@ -100,7 +100,6 @@ def make_engine(
     save_model(Transformer(checkpoint, precision, score).model(), folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
-        say(f"{plan.role}: not verified: {not_verified}")
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
     return VerificationOutcome(verify_engine(folder, checkpoint, precision, score), None)
@@ -119,7 +118,10 @@ def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None
     if verify:
         return None
     if missing := missing_packages():
-        return f"{' and '.join(missing)} not installed (tts doctor says how)"
+        return (
+            f"{' and '.join(missing)} not installed; `tts build-engines DEPLOYMENT --verify` says "
+            "how, and compares"
+        )
     parameters = checkpoint.num_parameters
     if parameters >= VERIFY_BY_DEFAULT_BELOW:
         return f"a model of {parameters / 1e6:.0f}M parameters is verified only when asked"
