@@ -112,15 +112,12 @@ def demonstrate(options: argparse.Namespace) -> None:
     for number, schedule in turns[1:]:  # the first one is the beam search above
         folder = out / f"{schedule}-{number}"
         compared[schedule].append(folder)
-        runs[f"beam search, {schedule}, round {number}"] = (
-            folder,
-            run("beam-search", BEAM, schedule),
-        )
-    print(
-        f"\n{options.problems} held-out problems (chains of whole-number operations):\n", flush=True
-    )
+        config = run("beam-search", BEAM, schedule)
+        runs[f"beam search, {schedule}, round {number}"] = folder, config
+    print(f"\n{options.problems} held-out problems (chains of whole-number operations):\n")
+    sys.stdout.flush()
     with Results({title: folder for title, (folder, _) in runs.items()}) as observer:
-        plans = {title: (prepare(each, observer), folder) for title, (folder, each) in runs.items()}
+        plans = {title: (prepare(each, observer), place) for title, (place, each) in runs.items()}
         carry_out(Campaign(observer), plans, out, f"scripts/demo --out {out}")
     summaries = {name: [summary_of(each) for each in there] for name, there in compared.items()}
     print(f"\n{textwrap.fill(comparison(summaries), 80, break_on_hyphens=False)}\n\nGo on with:\n")
