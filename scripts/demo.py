@@ -26,6 +26,7 @@ from tts.reports.console import say
 from tts.reports.progress import Bars, BuildLines
 from tts.runs.config import RunConfig
 from tts.runs.statistics import share_with_interval
+from tts.session.plan import Plan
 from tts.session.result import RunProgress
 
 N = 16
@@ -117,8 +118,13 @@ def demonstrate(options: argparse.Namespace) -> None:
     print(f"\n{options.problems} held-out problems (chains of whole-number operations):\n")
     sys.stdout.flush()
     with Results({title: folder for title, (folder, _) in runs.items()}) as observer:
-        plans = {title: (prepare(each, observer), place) for title, (place, each) in runs.items()}
-        carry_out(Campaign(observer), plans, out, f"scripts/demo --out {out}")
+
+        async def plans() -> dict[str, tuple[Plan, Path]]:
+            return {
+                title: (prepare(each, observer), place) for title, (place, each) in runs.items()
+            }
+
+        carry_out(Campaign(observer), plans(), out, f"scripts/demo --out {out}")
     summaries = {name: [summary_of(each) for each in there] for name, there in compared.items()}
     print(f"\n{textwrap.fill(comparison(summaries), 80, break_on_hyphens=False)}\n\nGo on with:\n")
     here = Path.cwd()

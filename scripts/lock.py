@@ -4,7 +4,6 @@ uv resolves it, for Linux x86_64 and Python 3.11, which is what scripts/setup in
 stays as it is until it is asked for anew. PyPI has no CPU build of torch: that wheel is fetched as
 scripts/setup fetches it, and resolved with the rest.
 
-    pip install uv
     scripts/run lock                              # after a change of pyproject.toml
     scripts/run lock --upgrade-package aiohttp    # options of `uv pip compile`: a newer aiohttp
     scripts/run lock --upgrade                    # the newest of everything but torch
@@ -112,7 +111,7 @@ def uv(to: Path, *words: str, text: str = "") -> None:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
-        sys.exit("error: uv, which resolves what is needed, is not on PATH: pip install uv")
+        sys.exit("error: uv, which resolves what is needed, is not here: scripts/setup dev")
     if process.returncode:
         sys.exit(process.returncode)
 
