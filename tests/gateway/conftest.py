@@ -4,6 +4,8 @@ import pytest
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.gateway.in_process import Says, answers, roomy
 
+from tts.gateway.safety.filters import FilterChain
+
 
 @pytest.fixture
 def endpoints(tokenizer):
@@ -36,6 +38,17 @@ def ask_model(tiny_deployment, tokenizer):
         return answers(roomy(tiny_deployment, guided), endpoints, *requests, **options), model
 
     return asked
+
+
+@pytest.fixture
+def filters_of(tmp_path):
+    """The filters of a text of rules."""
+
+    def filters(rules, name="rules.yaml"):
+        (tmp_path / name).write_text(rules, encoding="utf-8")
+        return FilterChain.load(tmp_path / name)
+
+    return filters
 
 
 @pytest.fixture

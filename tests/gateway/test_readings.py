@@ -4,7 +4,6 @@ import pytest
 from tests.gateway.in_process import KEY, POOLING, key_ring
 
 from tts.gateway.openai.requests import MAX_SCORES
-from tts.gateway.safety.filters import FilterChain
 from tts.gateway.safety.limits import KeyLimits
 from tts.session import Session
 
@@ -92,11 +91,9 @@ def test_what_the_verifier_cannot_read_is_refused_before_anything_is_sent(
     assert not endpoints["verifier"].calls.scored
 
 
-def test_keys_limits_and_filters_are_those_of_every_request(endpoints, ask, tmp_path):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- {term: secret}\n")
+def test_keys_limits_and_filters_are_those_of_every_request(endpoints, ask, filters_of):
     for asked in (order("a secret"), order("a", query="the secret")):
-        ((status, answer),) = ask(asked, filters=FilterChain.load(rules))
+        ((status, answer),) = ask(asked, filters=filters_of("- {term: secret}\n"))
         assert (status, answer["error"]["code"]) == (400, "content_filter")
     limited = key_ring(KeyLimits(tokens_per_minute=1))
     ((status, answer),) = ask((*order("a"), KEY), keyring=limited)

@@ -21,7 +21,6 @@ from tts.build.tokenizer import Tokenizer
 from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
 from tts.gateway.openai.errors import MAX_MESSAGE, MAX_QUOTE
-from tts.gateway.safety.filters import FilterChain
 from tts.gateway.safety.limits import WRONG_KEYS_PER_MINUTE, KeyLimits
 from tts.prompting import Models
 from tts.search import quantise
@@ -143,11 +142,9 @@ def test_a_chat_template_that_loses_or_refuses_a_message_answers_nothing(
 
 
 def test_filters_see_every_message_of_a_conversation(
-    tiny_deployment, endpoints, ask, tmp_path, tokenizer
+    tiny_deployment, endpoints, ask, filters_of, tokenizer
 ):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- {term: german}\n- {term: nine, action: redact}\n- {term: '9.'}\n")
-    filters = FilterChain.load(rules)
+    filters = filters_of("- {term: german}\n- {term: nine, action: redact}\n- {term: '9.'}\n")
     nine = {"role": "assistant", "content": "Nine?"}
     *refused, (status, _) = ask(
         search_of(TURNS),

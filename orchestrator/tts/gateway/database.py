@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tts.base import paths
@@ -119,19 +119,18 @@ def backup(file: Path, to: Path) -> None:
     """
     if not file.exists():
         raise ConfigError(f"There is no {file} to copy.", hint="It is made with the first key.")
-    try:
-        os.close(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise ConfigError(
-            f"The copy {to} cannot be made: {error.strerror}.", hint="Name a file that is new."
-        ) from error
-    try:
-        with database(file) as connection, closing(sqlite3.connect(to)) as copy:
-            connection.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a -wal beside it
-    except BaseException:
-        to.unlink()
-        raise
+    with database(file) as connection:
+        try:
+            os.close(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            with closing(sqlite3.connect(to)) as copy:
+                connection.backup(copy)
+                copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a -wal beside it
+        except FileExistsError as error:
+            raise ConfigError(f"{to} is there already.", hint="Name a file that is new.") from error
+        except (OSError, sqlite3.Error) as error:
+            with suppress(OSError):
+                to.unlink()
+            raise ConfigError(f"The copy {to} cannot be made: {error}.") from error
 
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:

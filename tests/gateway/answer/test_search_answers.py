@@ -16,7 +16,6 @@ from tests.gateway.in_process import (
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.streaming import NewTokens
-from tts.gateway.safety.filters import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3."}
 ANSWER = r"First 2 + 3. Observation: it is \boxed{5}."
@@ -204,11 +203,10 @@ def test_candidates_are_told_to_whom_asks_for_more_than_the_answer(ask):
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("progress", ["steps", "reasoning", "none"])
 def test_a_stream_tells_of_steps_what_is_asked_and_the_filters_let_pass(
-    ask, tmp_path, progress, hidden
+    ask, filters_of, progress, hidden
 ):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- {term: observation, action: redact, applies_to: output}\n")
-    filters = FilterChain.load(rules) if hidden else None
+    rules = "- {term: observation, action: redact, applies_to: output}\n"
+    filters = filters_of(rules) if hidden else None
     body = {**ASKED[CHAT], "stream": True, "tts": {"n": 4, "progress": progress}}
     (answer,), _, _ = ask(lambda *_: ANSWER, (CHAT, body), filters=filters)
     chunks = chunks_of(answer[1])

@@ -9,7 +9,6 @@ from tests.prompting.test_writing import THINKS, thinking_folder
 
 from tts.build.spec.generator import ThinkingSpec
 from tts.build.tokenizer import Tokenizer
-from tts.gateway.safety.filters import FilterChain
 
 QUESTION = {"role": "user", "content": "Compute 1 + 1."}
 THOUGHT = "\nAdd 1 and 1.\n\n\\boxed{9}? 5\n"
@@ -171,10 +170,8 @@ def test_tools_are_called_behind_the_thinking(served, choice, model):
         assert writer.guides[-1] is not None
 
 
-def test_filters_of_answers_see_the_thinking(served, tmp_path):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- {term: add, action: redact, applies_to: output}\n")
-    options = {"filters": FilterChain.load(rules)}
+def test_filters_of_answers_see_the_thinking(served, filters_of):
+    options = {"filters": filters_of("- {term: add, action: redact, applies_to: output}\n")}
     search = chat(model="tiny:majority-vote", tts={"n": 2})
     found, _ = served(chat(), chat(stream=True), search, options=options)
     for answer in found:

@@ -8,7 +8,6 @@ from tests.gateway.in_process import CHAT, choice_of
 from tts.build.tokenizer import Tokenizer
 from tts.engines.wire import EBNF
 from tts.gateway.answer.structured import schema_guide
-from tts.gateway.safety.filters import FilterChain
 from tts.gateway.tools.forms import HERMES, LLAMA, MISTRAL, MISTRAL_ARGS, OWN
 
 QUESTION = {"role": "user", "content": "Compute 2 + 3, then double it."}
@@ -273,10 +272,8 @@ def test_a_template_that_loses_a_tools_answer_is_named(ask):
     assert "drops or changes message 3 of 3" in said["error"]["message"]
 
 
-def test_filters_see_what_tools_are_for_and_what_they_were_called_with(ask, tmp_path):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- term: halcyon\n  action: redact\n")
-    filters = FilterChain.load(rules)
+def test_filters_see_what_tools_are_for_and_what_they_were_called_with(ask, filters_of):
+    filters = filters_of("- term: halcyon\n  action: redact\n")
     hidden = json.loads(json.dumps(ADD).replace("Adds", "Halcyon adds"))
     calls = [call_of('{"a": "halcyon"}')]
     asked = {"messages": [QUESTION, {"role": "assistant", "tool_calls": calls}, QUESTION]}

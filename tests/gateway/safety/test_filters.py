@@ -94,23 +94,13 @@ def test_what_is_no_filter_is_refused_by_name(installed, name, wrong):
         filters.load_filter(name)
 
 
-@pytest.fixture
-def chain_of(tmp_path):
-    def chain(text, name="filters.yaml"):
-        file = tmp_path / name
-        file.write_text(text, encoding="utf-8")
-        return FilterChain.load(file)
-
-    return chain
-
-
 def answered(chain, text):
     stream = chain.output()
     return stream.feed(text) + stream.end()
 
 
-def test_a_yaml_file_says_what_is_found_where_and_what_becomes_of_it(chain_of):
-    chain = chain_of(
+def test_a_yaml_file_says_what_is_found_where_and_what_becomes_of_it(filters_of):
+    chain = filters_of(
         r"""
 - term: project halcyon
   action: redact
@@ -130,8 +120,8 @@ def test_a_yaml_file_says_what_is_found_where_and_what_becomes_of_it(chain_of):
         chain.input("is it poison?")
 
 
-def test_a_file_of_lines_blocks_terms_and_patterns(chain_of):
-    chain = chain_of("# names\nhalcyon\n\n  re: sk-[a-z0-9]{4,64}\n", "filters.txt")
+def test_a_file_of_lines_blocks_terms_and_patterns(filters_of):
+    chain = filters_of("# names\nhalcyon\n\n  re: sk-[a-z0-9]{4,64}\n", "filters.txt")
     for text in ("HALCYON!", "sk-abc1"):
         with pytest.raises(ContentBlocked):
             chain.input(text)
@@ -149,9 +139,9 @@ def test_a_file_of_lines_blocks_terms_and_patterns(chain_of):
     ],
 )
 def test_terms_are_whole_words_of_any_case_unless_asked_otherwise(
-    chain_of, options, found, not_found
+    filters_of, options, found, not_found
 ):
-    chain = chain_of(f"- term: ass\n  action: redact\n  {options}\n")
+    chain = filters_of(f"- term: ass\n  action: redact\n  {options}\n")
     assert all(REDACTED in chain.input(text) for text in found)
     assert [chain.input(text) for text in not_found] == not_found
 
@@ -177,9 +167,9 @@ def test_terms_are_whole_words_of_any_case_unless_asked_otherwise(
         ("- [", "cannot be used"),
     ],
 )
-def test_a_wrong_rule_is_named_with_what_is_wrong(chain_of, text, wrong):
+def test_a_wrong_rule_is_named_with_what_is_wrong(filters_of, text, wrong):
     with pytest.raises(ConfigError, match=wrong):
-        chain_of(text)
+        filters_of(text)
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path):

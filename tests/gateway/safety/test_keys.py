@@ -296,13 +296,15 @@ def test_a_copy_is_whole_while_a_gateway_writes_and_for_its_owner_alone(
     to = tmp_path / "copy.db"
     with pytest.raises(ConfigError, match="There is no"):
         backup(tmp_path / "none.db", to)
+    with pytest.raises(ConfigError, match=r"cannot be made: .*No such file"):
+        backup(file, tmp_path / "nowhere" / "copy.db")
     key, made = store.create("a", KeyLimits())
     gateway.look()
     backup(file, to)
     assert stat.S_IMODE(to.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["copy.db"]
     before = to.read_bytes()
-    with pytest.raises(ConfigError, match="File exists"):
+    with pytest.raises(ConfigError, match="is there already"):
         backup(file, to)
     assert to.read_bytes() == before
     restored = tmp_path / "other" / "gateway.db"

@@ -129,7 +129,8 @@ class KeyStore:
         record = self._named(key)
         if record.revoked is not None:
             return record
-        return self._update(record, revoked=time.time(), revoked_by=_user())
+        with database(self._file) as connection:
+            return _update(connection, record, revoked=time.time(), revoked_by=_user())
 
     def rotate(
         self, key: str, *, grace_s: float = 0.0, secret: str | None = None
@@ -142,35 +143,20 @@ class KeyStore:
         secret, record, now = secret or _new_secret(), self._changeable(key), time.time()
         with database(self._file) as connection, transaction(connection):
             _require_new(connection, _digest(secret))
-            connection.execute(
-                "UPDATE keys SET old_sha256 = sha256, old_expires = ?, sha256 = ? WHERE id = ?",
-                (now + grace_s, _digest(secret), record.id),
-            )
-        return secret, self._update(record, rotated=now, rotated_by=_user())
+            connection.execute("UPDATE keys SET old_sha256 = sha256 WHERE id = ?", (record.id,))
+            columns = {"sha256": _digest(secret), "old_expires": now + grace_s}
+            return secret, _update(connection, record, **columns, rotated=now, rotated_by=_user())
 
     def change(self, key: str, **changes: Any) -> ApiKey:
         """A key with some fields of its record or of its limits changed.
 
         Raises ConfigError if there is none, several valid ones of that name, or it is revoked.
         """
-        record = self._changeable(key)
-        if "expires" in changes and replace(record, expires=changes["expires"]).is_valid(
-            time.time()
-        ):
-            with database(self._file) as connection:
+        record, now = self._changeable(key), time.time()
+        with database(self._file) as connection, transaction(connection):
+            if "expires" in changes and replace(record, expires=changes["expires"]).is_valid(now):
                 _require_free(connection, record.name, but=record.id)
-        if "models" in changes:
-            changes["models"] = json.dumps(changes["models"])
-        return self._update(record, **changes)
-
-    def _update(self, record: ApiKey, **columns: Any) -> ApiKey:
-        with database(self._file) as connection:
-            assignments = ", ".join(f"{name} = ?" for name in columns)
-            connection.execute(
-                f"UPDATE keys SET {assignments} WHERE id = ?", (*columns.values(), record.id)
-            )
-            row = connection.execute(f"{_SELECT} WHERE id = ?", (record.id,)).fetchone()
-            return _key(row)
+            return _update(connection, record, **changes)
 
     def _named(self, key: str) -> ApiKey:
         """The key of this id or name; of several the one that is not revoked, else the last."""
@@ -190,6 +176,16 @@ class KeyStore:
         if record.revoked is not None:
             raise ConfigError(f"The key {record.id} ({record.name:.100}) is revoked.")
         return record
+
+
+def _update(connection: sqlite3.Connection, key: ApiKey, **columns: Any) -> ApiKey:
+    """The key with some columns changed."""
+    if "models" in columns:
+        columns["models"] = json.dumps(columns["models"])
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    statement = f"UPDATE keys SET {assignments} WHERE id = ?"
+    connection.execute(statement, (*columns.values(), key.id))
+    return _key(connection.execute(f"{_SELECT} WHERE id = ?", (key.id,)).fetchone())
 
 
 def _columns(key: ApiKey) -> dict[str, Any]:
