@@ -232,8 +232,7 @@ def deployment_file() -> str:
     parts += [
         "## Bundled deployments",
         "Every command takes the names that `tts list deployments` prints: the files in "
-        "`engines/deployments/`, whose first lines say what each is for. Copy one to start your "
-        "own. `tts plan NAME` prints the memory that each of its engines gets.",
+        "`engines/deployments/`. Copy one to start your own.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -20,7 +20,7 @@ from .schedules import Decoupled
 STEPS_PER_BUDGET = 1.5
 """The steps that running problems have at once over the generator's budget, with which no further
 problem starts: some of them always wait for a straggler, while more would thrash the KV caches. In
-simulation 1.25 to 2 differ by at most 7%; neither end is better throughout (docs/decisions.md)."""
+simulation 1.25 to 2 differ by at most 7%; neither end is better throughout."""
 
 MIN_STEPS_TO_GATHER = 64
 """With so many steps to generate or to score, critiques end often enough for work to come one after
