@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.grading.sync import SyncGrader
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -21,3 +22,10 @@ def shared_lines() -> Callable[[str], list[dict[str, Any]]]:
         return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
     return read
+
+
+@pytest.fixture(scope="session")
+def grader():
+    """A grader with one worker and time for all questions of all tests."""
+    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
+        yield grader

@@ -36,13 +36,12 @@ def boxed(case):
     [("answer_pair", pair, AGREEMENT_FLOOR), ("extract", boxed, EXTRACTION_FLOOR)],
 )
 def test_agreement_on_answer_pairs_and_on_completions_with_a_box(
-    shared_lines, kind, answers, floor
+    shared_lines, grader, kind, answers, floor
 ):
     cases = shared_lines("grader_cases_dev.jsonl")
     cases = [case for case in cases if case["kind"] == kind and is_plain(case)]
     cases = [case for case in cases if answers(case)[0] is not None]
-    with SyncGrader(cpu_s=10) as grader:
-        wrong = [c["id"] for c in cases if grader.equal_sync(*answers(c)).equal != c["equal"]]
+    wrong = [c["id"] for c in cases if grader.equal_sync(*answers(c)).equal != c["equal"]]
     agreement = 1 - len(wrong) / len(cases)
     print(f"{kind}: {agreement:.2%} of {len(cases)}, not {wrong}")
     assert agreement >= floor

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
-from tests.grading.sync import SyncGrader
 
 from tts.grading import boxed_answer, extract_answer, extract_gsm8k_answer
 from tts.grading.extract import stated_answer
@@ -227,20 +226,19 @@ def test_math_verify_finds_the_same(text, answer):
     assert verify(found, parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None))
 
 
-def test_answers_that_real_completions_state_without_their_boxes(shared_lines):
+def test_answers_that_real_completions_state_without_their_boxes(shared_lines, grader):
     """A completion says the same in words as in its box, or states nothing in words."""
     stated, otherwise = 0, []
-    with SyncGrader(workers=1, cpu_s=10) as grader:
-        for trace in shared_lines("traces_dev.jsonl"):
-            text, boxed = trace["text"], boxed_answer(trace["text"])
-            if boxed is None:
-                continue
-            unboxed = text.replace(rf"\boxed{{{boxed}}}", boxed)
-            if "boxed" in unboxed or (answer := stated_answer(unboxed)) is None:
-                continue
-            stated += 1
-            if not grader.equal_sync(answer, boxed).equal:
-                otherwise.append(trace["trace_id"])
+    for trace in shared_lines("traces_dev.jsonl"):
+        text, boxed = trace["text"], boxed_answer(trace["text"])
+        if boxed is None:
+            continue
+        unboxed = text.replace(rf"\boxed{{{boxed}}}", boxed)
+        if "boxed" in unboxed or (answer := stated_answer(unboxed)) is None:
+            continue
+        stated += 1
+        if not grader.equal_sync(answer, boxed).equal:
+            otherwise.append(trace["trace_id"])
     assert stated > 100
     assert otherwise == ["t01545"]  # whose box rounds what its words say
 

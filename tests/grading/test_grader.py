@@ -37,12 +37,6 @@ def is_gone(pid):
         return True
 
 
-@pytest.fixture(scope="module")
-def grader():
-    with SyncGrader(workers=1, cpu_s=10) as grader:
-        yield grader
-
-
 @pytest.mark.parametrize(
     ("prediction", "reference", "outcome", "reason"),
     [

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.grading.sync import SyncGrader
 
 from tts.grading import Grader, Outcome, Reason, Verdict, group_answers
 
@@ -66,12 +65,6 @@ POOL = [
     *("x=1", "1", "y=1", "2x+z=1", "0.333333", "1/3", "333333/1000000", r"33.3333\%"),
     *("(1,2)", "2,1", r"\{1,2\}", "1<x<2", "D", "(D) 12 km", "1,22", "1.22", "1.6e-19", "0"),
 ]
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
-        yield grader
 
 
 def partition(answers, grader):

@@ -6,7 +6,6 @@ from math import factorial
 
 import pytest
 from tests.amounts import amount
-from tests.grading.sync import SyncGrader
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SHAPES = (
@@ -81,12 +80,6 @@ def pairs(seed, same):
             if ("{0} f" in shape or "+ {0}" in shape) and "+" in left + right:
                 continue  # a factor would need brackets
             yield shape.format(left), shape.format(right)
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
-        yield grader
 
 
 def test_no_two_numbers_that_differ_are_equal_wherever_they_stand(grader):

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import pytest
 from tests.amounts import amount
-from tests.grading.sync import SyncGrader
 
 from tts.grading import canonical
 from tts.grading.canonical import readable
@@ -122,12 +121,6 @@ def pairs(seed, same):
         (one, left), (two, right) = kind(draw, value), kind(draw, near(draw, value))
         if (one == two) is same and left != right:
             yield left, right
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with SyncGrader(workers=1, cpu_s=10, problem_cpu_s=1e4) as grader:
-        yield grader
 
 
 @pytest.mark.parametrize("same", [True, False])

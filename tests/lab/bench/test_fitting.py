@@ -19,6 +19,7 @@ from tts.runs.config import Limits
 from tts.runs.folder import read_config
 from tts.runs.groups import read_group
 from tts.runs.summary import read_summary
+from tts.session import AsyncSession
 from tts.strategies.catalog import find_strategy
 
 
@@ -99,6 +100,19 @@ def test_a_pilot_has_every_level_where_levels_go_in_cycles():
 BUDGET = 150
 
 
+@pytest.fixture
+def sessions(monkeypatch):
+    """The deployments of opened sessions."""
+    deployments, enter = [], AsyncSession.__aenter__
+
+    def opened(session):
+        deployments.append(session.deployment)
+        return enter(session)
+
+    monkeypatch.setattr(AsyncSession, "__aenter__", opened)
+    return deployments
+
+
 def asked(strategy="best-of-n", budget=BUDGET, parameters=(), **more):
     given = {"max_tokens": 16, **dict(parameters)}
     limits = Limits(budget_tokens=budget)
@@ -107,7 +121,7 @@ def asked(strategy="best-of-n", budget=BUDGET, parameters=(), **more):
 
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("strategy", ["best-of-n", "beam-search", "rebase"])
-def test_the_budget_chooses_n_and_cuts_nothing_off(tmp_path, strategy):
+def test_the_budget_chooses_n_and_cuts_nothing_off(tmp_path, strategy, sessions):
     """n stayed 16: beam search answered no problem, and best-of-n took three times the budget."""
     folder = run_bench(asked(strategy), tmp_path / "run", Observer())
     summary = read_summary(folder)
@@ -116,15 +130,17 @@ def test_the_budget_chooses_n_and_cuts_nothing_off(tmp_path, strategy):
     assert summary.limits is None
     assert summary.generated_tokens < 1.5 * BUDGET * summary.problems
     assert read_config(folder)["parameters"]["n"] == summary.n
+    assert len(sessions) == 1, "n is fitted in the session of the run"
     assert resume_bench(folder, None, Observer()) == folder
 
 
 @pytest.mark.usefixtures("engines")
-def test_it_is_the_n_that_all_strategies_together_would_get(tmp_path):
+def test_it_is_the_n_that_all_strategies_together_would_get(tmp_path, sessions):
     single = read_summary(run_bench(asked("mcts"), tmp_path / "run", Observer()))
     _, members = read_group(run_all(asked("all"), tmp_path / "all", Observer()))
     fitted = {name: member.parameters["n"] for member in members for name in member.votes}
     assert fitted["mcts"] == single.n
+    assert len(sessions) == 2
 
 
 @pytest.mark.usefixtures("engines")
