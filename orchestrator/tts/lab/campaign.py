@@ -169,7 +169,7 @@ def carry_out(
         def state() -> str | None:
             progress = campaign.progress
             solved = f"{progress.done} of {progress.total} problems"
-            if len(runs) == 1:
+            if len(runs) < 2:
                 return (saved or f"{solved} are solved") if progress.began else None
             words = f"{campaign.finished} of {len(runs)} runs are finished"
             if progress.began and progress.done < progress.total:
