@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.endpoints.openai.stand_in import recording
 
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
-from tts.endpoints.openai.generator import Output
+from tts.endpoints.openai.generator import Ends, Output
 from tts.endpoints.openai.http_client import MOST_WORDS, error_of_answer, error_of_event, words_of
 from tts.endpoints.retry import AskedToWait
 from tts.engines.generate_request import StopWords
@@ -96,7 +96,7 @@ def plain(ids, end_ids, words, limit):
 def test_an_output_ends_at_its_end_ids_stop_words_and_limit_however_it_comes(
     ids, end_ids, words, limit, data
 ):
-    output = Output(end_ids, [StopWords(words)], limit)
+    output = Output(Ends(end_ids, [StopWords(words)]), limit)
     kept, rest = [], ids
     while rest:
         cut = data.draw(st.integers(1, len(rest)))

@@ -572,10 +572,9 @@ def require_ids(piece: Piece, vocabulary: int) -> list[int]:
             "The server's answer holds no token ids, as it did when it was asked first.",
             hint="Is it behind a proxy that leads to several servers?",
         )
-    for token in piece.ids:
-        if token >= vocabulary:
-            raise EndpointError(
-                f"The server answered token {token}; the tokenizer has ids up to {vocabulary - 1}.",
-                hint="Set generator.tokenizer to the tokenizer of the model that the server runs.",
-            )
+    if (most := max(piece.ids, default=0)) >= vocabulary:
+        raise EndpointError(
+            f"The server answered token {most}; the tokenizer has ids up to {vocabulary - 1}.",
+            hint="Set generator.tokenizer to the tokenizer of the model that the server runs.",
+        )
     return piece.ids

@@ -30,26 +30,39 @@ from .siblings import Answer, Siblings, samples
 Word = tuple[int, ...]
 
 
+class Ends:
+    """Where outputs end: ids that are not part of them, and words that are."""
+
+    def __init__(self, ids: Collection[int], words: Sequence[StopWords]) -> None:
+        self.ids, self.words = ids, words
+        self.signs = frozenset(ids).union(*(each.last_ids for each in words))
+        """The tokens with which an output may end."""
+
+
 class Output:
     """An output that grows, cut where it ends."""
 
-    def __init__(self, end_ids: Collection[int], words: Sequence[StopWords], limit: int) -> None:
+    def __init__(self, ends: Ends, limit: int) -> None:
         """`limit` is how many tokens it has at most."""
-        self._end_ids, self._words, self._limit = end_ids, words, limit
-        self._last_ids = frozenset[int]().union(*(each.last_ids for each in words))
+        self._ends, self._limit = ends, limit
         self._ids: list[int] = []
         self.is_over = limit < 1
 
     def add(self, ids: Sequence[int]) -> int:
         """How many of these further ids belong to it; `is_over` says whether it ends with them."""
-        for size, token in enumerate(ids):
-            if self.is_over or token in self._end_ids:
+        ends, start = self._ends, 0
+        inner = ids[: max(0, min(len(ids), self._limit - len(self._ids)) - 1)]
+        if not self.is_over and ends.signs.isdisjoint(inner):  # in one look, as nearly always
+            self._ids += inner
+            start = len(inner)
+        for size, token in enumerate(ids[start:], start):
+            if self.is_over or token in ends.ids:
                 self.is_over = True
                 return size
             self._ids.append(token)
             last = len(self._ids) - 1
             self.is_over = last + 1 >= self._limit or (
-                token in self._last_ids and any(w.end(self._ids, last) for w in self._words)
+                token in ends.signs and any(w.end(self._ids, last) for w in ends.words)
             )
         return len(ids)
 
@@ -89,6 +102,7 @@ class OpenAIGenerator(StreamingGenerator):
         self._step_words = StopWords(step_stop_words)
         self._step_ids = tuple(word[0] for word in step_stop_words if len(word) == 1)
         self._stops = lru_cache(maxsize=256)(self._new_stops)
+        self._ends = lru_cache(maxsize=256)(self._new_ends)
         self._siblings = Siblings(self._draw)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -264,13 +278,16 @@ class OpenAIGenerator(StreamingGenerator):
         return (*at, *(text for text in texts if text)), stop_ids
 
     def _output(self, call: GenerateCall) -> Output:
-        ignore_end = call.ignore_end or self._endless
-        words = [StopWords(call.stop_words)] if call.stop_words else []
+        ends = self._ends(call.stop_words, call.stop_at_step, call.ignore_end or self._endless)
+        return Output(ends, call.max_new_tokens)
+
+    def _new_ends(self, own: tuple[Word, ...], at_step: bool, ignore_end: bool) -> Ends:
+        words = [StopWords(own)] if own else []
         if not ignore_end:
             words.append(self._end_words)
-        if call.stop_at_step:
+        if at_step:
             words.append(self._step_words)
-        return Output(() if ignore_end else self._end_ids, words, call.max_new_tokens)
+        return Ends(() if ignore_end else self._end_ids, words)
 
     def _cannot(self, what: str) -> str:
         return f"{self._server} cannot {what}."

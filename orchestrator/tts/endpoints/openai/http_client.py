@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import aiohttp
@@ -34,8 +35,14 @@ _CONNECT_S = 10.0
 _KEPT_S = 4.0
 """How long a connection is kept that nothing uses: uvicorn closes them after 5 seconds."""
 
+
 T = TypeVar("T")
 _encode = msgspec.json.encode
+
+
+@cache
+def _timeout(total_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_S)
 
 
 class Http:
@@ -60,6 +67,7 @@ class Http:
         """How long a request is sent again."""
         self.every_request: dict[str, Any] = {}
         """Fields that the body of every request has besides."""
+        self._urls = cache(lambda path: self._url.joinpath(path.lstrip("/")))
         self._heartbeat = Heartbeat(f"The server at {self.address}", answer_timeout_s)
         self._key = api_key
         self._comes_back = comes_back
@@ -145,10 +153,10 @@ class Http:
         """The answer to a request that was taken, within `total_s` seconds if that is given."""
         request = self._opened().request(
             method,
-            self._url.joinpath(path.lstrip("/")),
+            self._urls(path),
             data=None if body is None else _encode(body | self.every_request),
             headers={"Connection": "close"} if closed else None,
-            timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=_CONNECT_S),
+            timeout=_timeout(total_s),
             allow_redirects=False,
         )
         try:
@@ -173,10 +181,12 @@ class Http:
 
     async def _whole(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
         data = bytearray()
-        while part := await self._heard(answer.content.readany()):
-            data += part
-            if len(data) > MOST_BYTES:
-                raise EndpointError(self._too_long(path))
+        async with self._heartbeat.limited():
+            while part := await answer.content.readany():
+                self._heartbeat.beat()
+                data += part
+                if len(data) > MOST_BYTES:
+                    raise EndpointError(self._too_long(path))
         return bytes(data)
 
     async def _heard(self, coming: Awaitable[T]) -> T:

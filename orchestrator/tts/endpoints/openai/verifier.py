@@ -79,10 +79,11 @@ class OpenAIVerifier:
         if labels is None:
             tokens = label_ids(self._tokenizer, spec.labels)
             labels = dict(zip(tokens, spec.labels.values(), strict=True))
-        return partial(self._graded, tuple(labels), tuple(labels.values()))
+        texts = [self._tokenizer.decode([label]) for label in labels]
+        return partial(self._graded, tuple(labels), texts, tuple(labels.values()))
 
     async def _graded(
-        self, labels: Sequence[int], weights: Sequence[float], ids: list[int]
+        self, labels: Sequence[int], texts: Sequence[str], weights: Sequence[float], ids: list[int]
     ) -> float:
         """The mean of the labels' weights under their probabilities after the dialogue.
 
@@ -92,7 +93,6 @@ class OpenAIVerifier:
         assert reading is not None  # the capabilities say so
         body = reading.body(abilities.model, ids, labels)
         rows = reading.read(await self._http.post(self._server.dialect.path, body))
-        texts = [self._tokenizer.token_texts[label] for label in labels]
         log_probs = log_probs_of(rows, labels, texts)
         if None in log_probs:
             if not abilities.prompt_log_probs:
