@@ -159,9 +159,9 @@ class App:
         headers = exchange.header(b"access-control-request-headers") or ""
         asks = exchange.header(b"access-control-request-method") is not None
         if exchange.method == "OPTIONS" and asks:
-            exchange.extra_headers += preflight_headers(origin, headers, origins)
+            exchange.extra_headers += _preflight_headers(origin, headers, origins)
             return True
-        exchange.extra_headers += answer_headers(origin, origins)
+        exchange.extra_headers += _answer_headers(origin, origins)
         return False
 
 
@@ -261,7 +261,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def answer_headers(origin: str, origins: Sequence[str]) -> Headers:
+def _answer_headers(origin: str, origins: Sequence[str]) -> Headers:
     """Headers that let a page of a named origin read an answer; none for the gateway's own."""
     if ANY not in origins and origin not in origins:
         return []
@@ -272,10 +272,10 @@ def answer_headers(origin: str, origins: Sequence[str]) -> Headers:
     ]
 
 
-def preflight_headers(origin: str, headers: str, origins: Sequence[str]) -> Headers:
+def _preflight_headers(origin: str, headers: str, origins: Sequence[str]) -> Headers:
     """Headers for a browser that asks whether a page may send a request with `headers`."""
     return [
-        *answer_headers(origin, origins),
+        *_answer_headers(origin, origins),
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", headers.encode("latin-1")),
         (b"access-control-max-age", _MAX_AGE_S),

@@ -5,11 +5,8 @@ each pod that is ready. Names are resolved again and again. While that fails, wh
 stands: a DNS server that is down says nothing of the servers, and one that is gone is noticed by
 its requests.
 
-A file has a server a line, with its group if it has one:
-
-    10.0.0.1:8001
-    10.0.0.2:8001 throughput        # a group, for the policy that chooses by concurrency
-    dns:servers.example:8001        # every address of a name
+A file has a server a line, `10.0.0.2:8001 throughput`, with its group if it has one, for the policy
+that chooses by concurrency.
 
 A server that is new is used once it has given a real answer. One that is gone from where it was
 named gets nothing new, and is let go of when it has nothing left: so servers are drained for

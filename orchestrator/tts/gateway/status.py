@@ -115,7 +115,7 @@ async def one_model(call: Call[None]) -> None:
     name = call.exchange.path.removeprefix(MODEL)
     service = call.service.of_model(name)
     strategy = strategy_of(service, call.exchange, name)
-    model = {**_model(service, name), "tts": model_card(service, strategy)}
+    model = {**_model(service, name), "tts": _model_card(service, strategy)}
     await call.exchange.respond(msgspec.json.encode(model))
 
 
@@ -148,7 +148,7 @@ _GENERAL = (
 """Questions for models that were made for more than the demo pair was."""
 
 
-def model_card(service: Service, strategy: str | None) -> dict[str, Any]:
+def _model_card(service: Service, strategy: str | None) -> dict[str, Any]:
     """The field `tts` of a model; `strategy`: the search that its name stands for, if any.
 
     Raises ConfigError for a strategy of a plug-in that cannot be loaded.

@@ -1,10 +1,5 @@
 """Takes the records of a gateway's requests and passes them on to metrics, database and traces.
 
-    recorder = Recorder(Ledger(file), telemetry_of(None, name))         # each may be None
-    record = recorder.begin("/v1/chat/completions")                     # t0
-    record.model = ...; record.t1 = time.monotonic(); ...
-    recorder.end(record)                                                # t6, counted, written
-
 For one thread, the event loop's. Work that takes longer than some microseconds is done in
 another, which takes records of ended requests in batches to where they are kept.
 """

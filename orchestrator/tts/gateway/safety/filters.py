@@ -1,24 +1,12 @@
 r"""Content filters: what no prompt or no answer may hold. A chain, each filter given what the one
 before it has let through.
 
-    chain = FilterChain.load(file, names)          # ConfigError if one is wrong
-    prompt = chain.input(prompt)                   # ContentBlocked, or the text, perhaps redacted
-    stream = chain.output()                        # one for each answer (each choice of n)
-    send(stream.feed(chunk)); ...; send(stream.end())
-
 An answer is filtered as it comes. The output does not depend on how it was cut into chunks: text
 is held back while it may still belong to something that a filter removes.
 
-The operator's rules are in a file. A YAML file (`.yaml`, `.yml`) is a list:
-
-    - term: project halcyon        # whole words, in upper or lower case
-      action: redact               # default: block
-      applies_to: output           # input, output or both (default)
-    - pattern: \b\d{3}-\d{2}-\d{4}\b
-      name: social security number # what errors call it; default: its place in the file
-
-Any other file has a rule in each line, all of which block both: a term, or a pattern after `re:`.
-Lines that begin with `#` are comments.
+The operator's rules are in a file. A YAML file (`.yaml`, `.yml`) is a list of `_RuleEntry`; any
+other file has a rule in each line, all of which block both prompts and answers: a term, or a
+pattern after `re:`. Lines that begin with `#` are comments.
 """
 
 from __future__ import annotations
@@ -156,7 +144,7 @@ def load_filter(name: str) -> Filter:
 
 
 class _RuleEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """A rule as the file has it."""
+    """A rule as the file has it: a term or a pattern, and what errors call it."""
 
     term: str | None = None
     pattern: str | None = None

@@ -1,19 +1,13 @@
 """Limits of a key: requests and tokens per minute, tokens per day and month, searches at a time.
 Pure: times, and what was used before, are given.
 
-    refused = limiter.arrive(key, limits, now_ns)       # before anything is done for it
-    admitted = limiter.admit(key, limits, now_ns, tokens=prompt + max_tokens, search=False)
-    if isinstance(admitted, Refusal): answer 429 with admitted.message and admitted.headers
-    ...
-    admitted.end(now_ns, tokens=used)
-
 Limits per minute and of searches hold for one gateway process; several behind one address each
 grant them. Budgets per day and month hold for all of them, since what was used is kept (usage.py).
 
 A limit of r units per minute is a leaky bucket that holds r units and leaks r a minute (the generic
-cell rate algorithm). Its whole state is one time, the *theoretical arrival time* (TAT): when the
-bucket will be empty. A charge of n units moves it by n/r minutes, and is admitted if the bucket
-does not overflow (ITU-T I.371, annex A, with a burst of r). So over any window of w minutes at most
+cell rate algorithm, ITU-T I.371, annex A, with a burst of r). Its whole state is one time, the
+*theoretical arrival time*: when the bucket will be empty. A charge of n units moves it by n/r
+minutes, and is admitted if the bucket does not overflow. So over any window of w minutes at most
 r + r*w units are admitted. All arithmetic is exact: times are whole nanoseconds, kept multiplied by
 r, so that a unit is 60e9.
 """
