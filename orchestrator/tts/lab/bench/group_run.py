@@ -54,51 +54,25 @@ def run_all(
     sweep = sweep or {}
     if config.limits.budget_tokens and "n" not in {**config.parameters, **sweep}:
         config = fitted_to_budget(config)
-    variants: list[Variant] = []
-    strategies: dict[str, Strategy] = {}
-    own: dict[str, Loaded] = {}
+
+    def members_on(spec: Deployment, own: Mapping[str, Loaded]) -> list[Member]:
+        strategies = strategies_of(names, own)
+        return members_of(variants_of(spec, config.parameters, strategies, sweep), strategies)
 
     def pick(config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
-        nonlocal strategies, own
         own = own_strategies(loaded)
-        in_order = iter(own)
-        compared = [next(in_order) if names_function(name) else name for name in names]
-        strategies = {n: own[n].value if n in own else find_strategy(n) for n in compared}
-        strategies = strategies or all_strategies()
-        points = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
-        configured = [
-            (point, configure_all(spec, {**config.parameters, **point}, strategies))
-            for point in points
-        ]
-        variants.extend(
-            (name, settable_of(strategy, point), configs[name])
-            for name, strategy in strategies.items()
-            for point, configs in configured
-        )
-        return _chosen(members_of(variants, strategies)[0], spec, own)
+        return _chosen(members_on(spec, own)[0], spec, own)
 
     plan = prepare(config, observer, endpoints, pick=pick)
-    members = members_of(variants, strategies)
+    members = members_on(plan.deployment, own_strategies(plan.loaded))
     for member in members:
         _plan_of(member, plan)  # refused here, if the verifier does not score what it asks for
     what = "sweep" if sweep else "comparison" if names else config.strategy
     folder = folder_of(plan, what, out)
     campaign = Campaign(observer, endpoints, plan.verifier)
 
-    async def fitted() -> list[Variant]:
-        configs: dict[SearchConfig, SearchConfig] = {}
-        for name, point, default in variants:
-            if default not in configs:
-                values = settable_of(strategies[name], {**config.parameters, **point})
-                strategy = own[name].value if name in own else name
-                configs[default] = await fit(plan, strategy, values, campaign)
-        return [(name, point, configs[default]) for name, point, default in variants]
-
     async def plans() -> dict[str, tuple[Plan, Path]]:
-        runs = members
-        if config.fitted_to:
-            observer.say("Fitting n of each strategy to the budget on a few problems")
-            runs = members_of(await fitted(), strategies)
+        runs = await _fitted(plan, names, sweep, campaign) if config.fitted_to else members
         create_group(folder, GroupConfig(_shared(plan), runs).to_json())
         return _plans(folder, runs, plan)
 
@@ -106,6 +80,48 @@ def run_all(
         refuse_begun(folder)
         _run(folder, plans(), plan, campaign)
     return folder
+
+
+def strategies_of(names: Sequence[str], own: Mapping[str, Loaded]) -> dict[str, Strategy]:
+    """The strategies by name, those of Python files in their turn; without names all there are."""
+    in_order = iter(own)
+    compared = [next(in_order) if names_function(name) else name for name in names]
+    strategies = {n: own[n].value if n in own else find_strategy(n) for n in compared}
+    return strategies or all_strategies()
+
+
+def variants_of(
+    spec: Deployment,
+    parameters: Mapping[str, Any],
+    strategies: Mapping[str, Strategy],
+    sweep: Mapping[str, Sequence[Any]],
+) -> list[Variant]:
+    """Each strategy with every combination of swept values; raises ConfigError for a bad value."""
+    points = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
+    configs = [configure_all(spec, {**parameters, **point}, strategies) for point in points]
+    return [
+        (name, settable_of(strategy, point), by_name[name])
+        for name, strategy in strategies.items()
+        for point, by_name in zip(points, configs, strict=True)
+    ]
+
+
+async def _fitted(
+    plan: Plan, names: Sequence[str], sweep: Mapping[str, Sequence[Any]], campaign: Campaign
+) -> list[Member]:
+    """The runs of a group, each with the n that its budget of tokens has room for on average."""
+    campaign.observer.say("Fitting n of each strategy to the budget on a few problems")
+    own, parameters = own_strategies(plan.loaded), plan.request.parameters
+    strategies = strategies_of(names, own)
+    configs: dict[SearchConfig, SearchConfig] = {}
+    variants = variants_of(plan.deployment, parameters, strategies, sweep)
+    for name, point, default in variants:
+        if default not in configs:
+            values = settable_of(strategies[name], {**parameters, **point})
+            strategy = own[name].value if name in own else name
+            configs[default] = await fit(plan, strategy, values, campaign)
+    fitted = [(name, point, configs[default]) for name, point, default in variants]
+    return members_of(fitted, strategies)
 
 
 def resume_group(
