@@ -84,8 +84,8 @@ ServerOption = Annotated[
     ServerKind | None,
     typer.Option(
         "--server",
-        help="What runs the engines: Triton, or processes of this command, which start faster and "
-        "serve nobody else (target openvino).",
+        help="Where compiled engines run: under Triton, or embedded in this command, which starts "
+        "faster (target openvino).",
         show_default="server.kind of the deployment",
     ),
 ]
@@ -95,8 +95,8 @@ VerifierOption = Annotated[
     typer.Option(
         "--verifier",
         metavar="FILE.py:NAME",
-        help="A Python function (question, steps) -> score of the last step, or (chains) for a "
-        "batch, instead of the deployment's verifier (docs/start/your-own-models.md).",
+        help="A Python function that scores in place of the deployment's verifier "
+        "(docs/start/your-own-models.md).",
         show_default="the deployment's",
     ),
 ]
@@ -116,7 +116,7 @@ NOption = Annotated[
         show_default="16; greedy: 1; auto: at most 256",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is sampled.")]
 OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -128,8 +128,8 @@ ParametersOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
-        "several strategies, it goes to each one that has this parameter.",
+        help="A parameter of the strategy, such as temperature=0.7 or beam_width=2. With several "
+        "strategies, it goes to each one that has it.",
     ),
 ]
 
@@ -160,7 +160,7 @@ EndpointsOption = Annotated[
     typer.Option(
         "--endpoint",
         metavar="HOST:PORT",
-        help="A server of the deployment to use; give it several times for several servers.",
+        help="A server of the deployment to use. Repeat for several.",
         show_default="those of the deployment, or of this machine",
     ),
 ]
@@ -170,8 +170,8 @@ SpeculationOption = Annotated[
     typer.Option(
         "--speculation",
         metavar="|".join(get_args(SpeculationName)),
-        help="Fill the generator's empty slots with steps that may not be needed (schedules "
-        "alternating and decoupled); auto: while it pays. The trees are the same.",
+        help="Fill idle slots of the generator with steps that may not be needed; auto: while it "
+        "pays. The trees are the same.",
     ),
 ]
 

@@ -13,17 +13,14 @@ from tts.base.choices import Target
 from . import DeploymentArgument, JsonOption, usable
 
 _MODEL = (
-    "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a server "
-    "that runs already, or demo"
+    "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a running "
+    "server, or demo"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Init:
-    """Write a deployment file for your models and this machine; each field is explained in it.
-
-    What you leave out has the defaults that suit this machine.
-    """
+    """Write a deployment file for your models and this machine, with each field explained."""
 
     file: Annotated[
         Path, typer.Argument(callback=usable, metavar="FILE", help="The file to write.")
@@ -40,7 +37,7 @@ class Init:
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="The model that scores steps: the same kinds; or a Python function, FILE.py:NAME.",
+            help="The model that scores steps: any of these, or a Python function FILE.py:NAME.",
             show_default="the generator itself",
         ),
     ] = None
@@ -50,9 +47,9 @@ class Init:
             "--engine",
             "--target",
             metavar="NAME",
-            help="What runs the models: vllm, sglang, llama.cpp or trtllm-serve (started by tts), "
-            "openvino (this CPU) or tensorrt (NVIDIA GPUs), for which they are compiled, or openai "
-            "(both models on servers that run already).",
+            help="What runs the models: vllm, sglang, llama.cpp, trtllm-serve (servers that tts "
+            "starts); openvino (compiled for this CPU); tensorrt (compiled for NVIDIA GPUs); "
+            "openai (running servers).",
             show_default="what suits this machine",
         ),
     ] = None
@@ -60,7 +57,7 @@ class Init:
         str | None,
         typer.Option(
             metavar="KIND",
-            help="The kind of NVIDIA GPU, as tensorrt.gpu names it, such as h100.",
+            help="The kind of NVIDIA GPU, such as h100.",
             show_default="this machine's",
         ),
     ] = None
@@ -70,15 +67,14 @@ class Init:
             "--format",
             metavar="NAME",
             help="How the verifier is asked (docs/reference/verifiers.md).",
-            show_default="recognised, as far as it can be",
+            show_default="recognised where possible",
         ),
     ] = None
     generator_tokenizer: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="For a generator with a URL, or a GGUF file: the folder of its tokenizer, or "
-            "OWNER/NAME.",
+            help="Tokenizer of a generator with a URL or of GGUF: a folder, or OWNER/NAME.",
             show_default="the model's name at the server",
         ),
     ] = None
@@ -94,23 +90,21 @@ class Init:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The environment variable that holds the key of servers with a URL.",
-            show_default="they need none",
+            help="Environment variable with the API key of these servers.",
+            show_default="none",
         ),
     ] = None
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is there already.")
-    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
+    """Plan a deployment's memory, on GPUs or on this machine; needs no GPU."""
 
     deployment: DeploymentArgument
     write: Annotated[
         bool,
-        typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
+        typer.Option("--write", help="Write kv_cache.tokens of both engines to the file."),
     ] = False
     as_json: JsonOption = False
 
@@ -122,14 +116,14 @@ class Lint:
     deployment: DeploymentArgument
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Also read every byte of the built engines (their hashes)."),
+        typer.Option("--deep", help="Also hash the files of built engines."),
     ] = False
     manifests: Annotated[
         Path | None,
         typer.Option(
             callback=usable,
             metavar="DIR",
-            help="Also check the manifests that `tts render` has written there (target tensorrt).",
+            help="Also check manifests that `tts render` wrote there (target tensorrt).",
         ),
     ] = None
     as_json: JsonOption = False
@@ -163,8 +157,8 @@ class Render:
         typer.Option(
             callback=usable,
             metavar="DIR",
-            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs); of "
-            "engines that are started there is nothing else to render.",
+            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs). "
+            "Started engines have nothing else.",
         ),
     ] = None
 
@@ -173,14 +167,13 @@ class Render:
 class Serve:
     """Start the servers of a deployment and keep them running until Ctrl-C.
 
-    Compiled engines are served by Triton, others by their own servers. One that dies is started
-    again.
+    Compiled engines are served by Triton, others by their own servers. What dies is restarted.
     """
 
     deployment: DeploymentArgument
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the servers of this deployment that are running.")
+        bool, typer.Option("--stop", help="Stop the running servers of this deployment.")
     ] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands that would run, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the commands and do nothing.")
     ] = False

@@ -39,14 +39,14 @@ class Gateway:
         ),
     ]
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback need keys.")
+        str, typer.Option(help="Address to listen on; any but loopback needs API keys.")
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: one that is free.")] = 8080
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080
     metrics: Annotated[
         str | None,
         typer.Option(
             metavar="[HOST:]PORT",
-            help="Serve /metrics here too, to everyone, without a key; on loopback unless HOST is "
+            help="Also serve /metrics here, to anyone, without a key; on loopback unless HOST is "
             "given.",
         ),
     ] = None
@@ -54,8 +54,8 @@ class Gateway:
         list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="gRPC of a server of this deployment, or dns:NAME:PORT for all addresses of a "
-            "name, which is followed; several times for several.",
+            help="gRPC address of a server, or dns:NAME:PORT for all addresses of a name, kept up "
+            "to date. Repeat for several.",
             show_default="those of this machine, or one that is started",
         ),
     ] = None
@@ -66,34 +66,38 @@ class Gateway:
         typer.Option(
             metavar="FILE",
             callback=usable,
-            help="File of servers, one per line; changes are followed while the gateway runs.",
+            help="File with a server per line; changes take effect while the gateway runs.",
         ),
     ] = None
     routing: Annotated[
         PolicyName,
-        typer.Option(metavar="|".join(get_args(PolicyName)), help="Which server gets a request."),
+        typer.Option(
+            metavar="|".join(get_args(PolicyName)), help="How requests are divided among servers."
+        ),
     ] = "prefix-affinity"
     certificate: Annotated[
         Path | None,
-        typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
+        typer.Option(
+            "--tls-certificate", callback=usable, help="Certificate (PEM), to serve HTTPS."
+        ),
     ] = None
     key: Annotated[
-        Path | None, typer.Option("--tls-key", callback=usable, help="Its private key, PEM.")
+        Path | None, typer.Option("--tls-key", callback=usable, help="Its private key (PEM).")
     ] = None
     deadline: Annotated[
         float,
-        typer.Option(min=0.1, metavar="SECONDS", help="Most seconds that a search may take."),
+        typer.Option(min=0.1, metavar="SECONDS", help="Longest time for a search."),
     ] = 600.0
-    max_body: Annotated[
-        int, typer.Option(min=1024, metavar="BYTES", help="Most bytes of a request.")
-    ] = 4 << 20
+    max_body: Annotated[int, typer.Option(min=1024, metavar="BYTES", help="Largest request.")] = (
+        4 << 20
+    )
     filters: Annotated[
         list[str] | None,
         typer.Option(
             "--filter",
             metavar="FILE|NAME",
-            help="A file of terms and patterns to filter by, or a filter of another package; "
-            "several times for several.",
+            help="File of terms and patterns to filter, or the name of an installed filter. "
+            "Repeat for several.",
         ),
     ] = None
     cors: Annotated[
@@ -101,7 +105,7 @@ class Gateway:
         typer.Option(
             "--cors-origin",
             metavar="ORIGIN",
-            help="Web pages of this origin may read answers; several times, or *.",
+            help="Origin whose web pages may read answers, or *. Repeat for several.",
         ),
     ] = None
     otlp_endpoint: Annotated[
@@ -128,14 +132,14 @@ class Gateway:
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="After SIGTERM, for requests that run; nothing new is taken meanwhile.",
+            help="After SIGTERM, how long running requests may take; new ones are refused.",
         ),
     ] = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """Show and export the requests that gateways have had, also while they run."""
+    """Show or export the requests of gateways, also while they run."""
 
     deployment: Annotated[
         str | None,
@@ -151,29 +155,27 @@ class Requests:
         typer.Option(
             callback=usable,
             metavar="FILE",
-            help="A database elsewhere, such as a copy.",
+            help="Another database, such as a backup.",
             show_default="gateway/gateway.db in TTS_HOME",
         ),
     ] = None
     last: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="The latest N.", show_default="20 in a table, or all"
+            min=1, metavar="N", help="Only the latest N.", show_default="20 in a table, else all"
         ),
     ] = None
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only requests from this time on: 2026-01-31, 2026-01-31T12:00, 90s, 15m, 2h, 7d.",
+            help="From this time on: 2026-01-31, 2026-01-31T12:00, 90s, 15m, 2h, 7d.",
         ),
     ] = None
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only requests before this time.")
-    ] = None
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None
     form: Annotated[
         Literal["table", "jsonl"],
-        typer.Option("--format", help="A table to read, or everything as JSON lines."),
+        typer.Option("--format", help="A table, or all fields as JSON lines."),
     ] = "table"
     as_json: JsonOption = False
 
@@ -192,7 +194,7 @@ class Usage:
     ] = None
     by: Annotated[
         list[By] | None,
-        typer.Option(help="What to add up by; several times.", show_default="key"),
+        typer.Option(help="Rows: key, model or day. Repeat for several.", show_default="key"),
     ] = None
     as_json: JsonOption = False
 

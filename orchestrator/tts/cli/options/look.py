@@ -35,20 +35,20 @@ def _run(text: str) -> Any:
 class Report:
     """Print the tables of a run, or compare several, and write report.html.
 
-    Several are compared side by side, and each with the first problem by problem: settings, gains,
-    costs, trees. Without a common problem the command fails. The page shows figures and search
-    trees and opens without network. It is written to the run's folder, or beside those of several.
+    Several are compared side by side, and each with the first problem by problem. The page has
+    figures and search trees, needs no network, and is written to the run's folder, or beside
+    several.
     """
 
     runs: Annotated[
         list[Path],
-        _run("Folders of runs, finished or not, or of whole comparisons; or one study."),
+        _run("Folders of runs, finished or not, of comparisons, or of one study."),
     ]
-    open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
     keep_up: Annotated[
         bool,
         typer.Option(
-            "--follow", help="While the run goes on, write the page anew every few seconds."
+            "--follow", help="Write the page again every few seconds while the run lasts."
         ),
     ] = False
     formats: Annotated[
@@ -56,8 +56,8 @@ class Report:
         typer.Option(
             "--format",
             metavar="|".join(FigureFormat),
-            help="Also write each figure as a file of this kind (csv and tex: its table), in "
-            "figures/ beside the page; several times for several kinds.",
+            help="Also write each figure as a file (csv and tex: its table) in figures/ beside "
+            "the page. Repeat for several.",
         ),
     ] = None
     baseline: Annotated[
@@ -65,8 +65,8 @@ class Report:
         typer.Option(
             metavar="RUN[=NAME]",
             autocompletion=completed("runs"),
-            help="The run that the others are compared with, such as a larger model's, and its "
-            "name in tables and figures, by default its deployment's.",
+            help="The run to compare the others with, such as a larger model's, and its name in "
+            "tables and figures.",
         ),
     ] = None
     as_json: JsonOption = False
@@ -90,11 +90,11 @@ class ListRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
+    """Merge the shards of a run into one folder: trees, answers and digest of the whole run."""
 
     shards: Annotated[
         list[Path],
-        _run("Folders of finished runs of tts bench --shard i/N, every i of one N."),
+        _run("Folders of all N finished runs of tts bench --shard i/N."),
     ]
     out: Annotated[Path, typer.Option(callback=usable, help="The folder of the whole run.")]
 
@@ -130,7 +130,7 @@ class Trace:
 
     run: Annotated[
         Path,
-        _run("Folder of a run, finished or not; a comparison's folder stands for its runs."),
+        _run("Folder of a run, finished or not, or of a comparison."),
     ]
     to: Annotated[
         Path | None,
@@ -147,22 +147,20 @@ class Trace:
 class List:
     """List the bundled deployments, the strategies with their parameters, or the datasets."""
 
-    kind: Annotated[
-        Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="The kind of names to list.")
-    ]
+    kind: Annotated[Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="What to list.")]
     as_json: JsonOption = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """Say what this machine can run and what is missing, in plain words."""
+    """Say what this machine can run, what is missing, and the command to type next."""
 
     deployment: Annotated[
         str | None,
         typer.Argument(
             metavar="DEPLOYMENT",
             autocompletion=completed("deployments"),
-            help="A deployment file or a bundled name: its engines, and their threads here.",
+            help="Also look at this deployment, a file or a bundled name.",
         ),
     ] = None
     as_json: JsonOption = False

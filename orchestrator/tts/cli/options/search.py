@@ -40,7 +40,7 @@ STRATEGY = "beam-search"
 class Solve:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION".
 
-    Of a file every problem is solved, as by tts bench --dataset; answers are not needed in it.
+    Every problem of a file is solved; it needs no answers.
     """
 
     context: typer.Context
@@ -49,9 +49,9 @@ class Solve:
         typer.Argument(
             metavar="QUESTION",
             autocompletion=completed("deployments"),
-            help="The problem to solve, in quotes, or a JSONL, JSON, CSV or Parquet file of "
-            "problems; optionally preceded by a deployment: a file or a bundled name. Default: the "
-            "bundled deployment that is served now, or demo.",
+            help="The problem, in quotes, or a JSONL, JSON, CSV or Parquet file of problems. A "
+            "deployment may stand before it; default: the bundled one that is served, or "
+            "demo.",
             show_default=False,
         ),
     ]
@@ -83,7 +83,7 @@ class Solve:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Solve the problems of a dataset; without a running server, one is started for the run."""
+    """Solve the problems of a dataset; without a running server, one is started."""
 
     context: typer.Context
     deployment: OptionalDeployment = None
@@ -92,9 +92,9 @@ class Bench:
         list[str] | None,
         typer.Option(
             metavar="HOLDS=COLUMN,...",
-            help="Which columns of a file hold problem, answer, id, level and choices, such as "
+            help="A file's columns of problem, answer, id, level and choices, such as "
             "problem=question,answer=final.",
-            show_default="by their usual names",
+            show_default="the usual names",
         ),
     ] = None
     answers: Annotated[
@@ -102,29 +102,29 @@ class Bench:
         typer.Option(
             metavar="KIND",
             help=f"How a file's answers are written: {', '.join(get_args(AnswerKind))}.",
-            show_default="as text, or after ####",
+            show_default="text, or what follows ####",
         ),
     ] = None
     per_level: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Problems to draw from each level, by the dataset's seed.",
+            help="Problems to draw from each level.",
             show_default="all",
         ),
     ] = None
     dataset_seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of generated problems, and of what --per-level draws.",
-            show_default="that of --seed",
+            help="Seed of generated problems and of --per-level.",
+            show_default="as --seed",
         ),
     ] = None
     start: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="First problem to solve, counted from 0.",
+            help="First problem, counted from 0.",
             show_default="the dataset's first",
         ),
     ] = None
@@ -137,8 +137,8 @@ class Bench:
         list[str] | None,
         typer.Option(
             autocompletion=completed("strategies_or_all"),
-            help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Several, and all: one after the other, "
-            "compared side by side (of a file: a Strategy or a SearchConfig).",
+            help=f"{_NAMES}; FILE.py:NAME; or {ALL}. Repeat it to compare several; those of files "
+            "are then a Strategy or a SearchConfig.",
             show_default=STRATEGY,
         ),
     ] = None
@@ -146,7 +146,7 @@ class Bench:
         ScheduleName,
         typer.Option(
             metavar="NAME",
-            help=f"In which order work is sent: {', '.join(get_args(ScheduleName))}.",
+            help=f"Order of the work: {', '.join(get_args(ScheduleName))}.",
         ),
     ] = "decoupled"
     speculation: SpeculationOption = "auto"
@@ -154,7 +154,7 @@ class Bench:
         int | None,
         typer.Option(
             min=1,
-            help="Problems that run at a time at most.",
+            help="Most problems at a time.",
             show_default="as many as keep the generator busy",
         ),
     ] = None
@@ -164,7 +164,7 @@ class Bench:
             "--n",
             "-n",
             metavar="N,...",
-            help="Completions per problem. Several, such as 1,4,16: a sweep, as of --set.",
+            help="Completions per problem. Several, such as 1,4,16, are a sweep (see --set).",
             show_default="16; greedy: 1; auto: at most 256",
         ),
     ] = None
@@ -173,11 +173,10 @@ class Bench:
         typer.Option(
             "--set",
             metavar="NAME=VALUE,...",
-            help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
-            "several strategies, it goes to each one that has this parameter. Several values, such "
-            "as temperature=0.4,0.8: a sweep, every combination a run, compared side by side. A "
-            "comma in quotes, brackets or braces does not separate, nor one in answer_regex or "
-            "answer_schema.",
+            help="A parameter of the strategy, such as temperature=0.7 or beam_width=2. With "
+            "several strategies, it goes to each one that has it. Several values, such as "
+            "temperature=0.4,0.8, are a sweep: a run for each combination. Commas in quotes, "
+            "brackets, braces, answer_regex or answer_schema do not separate.",
         ),
     ] = None
     budget_tokens: BudgetOption = None
@@ -189,8 +188,7 @@ class Bench:
         str | None,
         typer.Option(
             metavar="i/N",
-            help="Solve every N-th of the problems, from the i-th on: one of N runs to be merged "
-            "by tts runs merge.",
+            help="Solve every N-th problem, from the i-th on; tts runs merge joins the N runs.",
             show_default="all",
         ),
     ] = None
@@ -198,8 +196,8 @@ class Bench:
         bool,
         typer.Option(
             "--ray",
-            help="Solve shards of the run by processes on a Ray cluster (RAY_ADDRESS, or this "
-            "machine), one for each --endpoint, and merge them.",
+            help="Solve a shard for each --endpoint on a Ray cluster (RAY_ADDRESS, or this "
+            "machine), and merge them.",
         ),
     ] = False
     out: OutOption = None
@@ -216,8 +214,8 @@ class Bench:
         bool,
         typer.Option(
             "--repair",
-            help="With --resume: cut the log off where damage begins, keeping a copy, and compute "
-            "again what followed.",
+            help="With --resume: cut a damaged log off where the damage begins (a copy is kept), "
+            "and solve the rest again.",
         ),
     ] = False
     as_json: JsonOption = False
@@ -225,11 +223,10 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score solutions that exist already, say which are best, and measure the verifier on labels.
+    """Score existing solutions, rank candidates, and measure the verifier against labels.
 
-    Only the verifier's engine is started. Where steps or answers have labels the scores are
-    measured against them (docs/guides/know-your-verifier.md); candidates are ranked
-    (docs/start/best-of-candidates.md).
+    Only the verifier's engine is started. Labels: docs/guides/know-your-verifier.md; candidates:
+    docs/start/best-of-candidates.md.
     """
 
     context: typer.Context
@@ -239,9 +236,9 @@ class Score:
         typer.Argument(
             metavar="FILE",
             callback=usable,
-            help="Chains to score: a JSONL, JSON, CSV or Parquet file (ProcessBench, PRM800K and "
-            "Math-Shepherd as published; problem, steps, labels; problem, candidates), or the "
-            "folder of a finished run.",
+            help="Solutions: a JSONL, JSON, CSV or Parquet file (ProcessBench, PRM800K or "
+            "Math-Shepherd as published; fields problem, steps, labels; or problem, "
+            "candidates), or the folder of a finished run.",
             show_default=False,
         ),
     ] = None
@@ -249,20 +246,21 @@ class Score:
         str | None,
         typer.Option(
             autocompletion=completed("datasets"),
-            help="In place of FILE: sample answers to the problems of a dataset first, as for tts "
-            "bench, and score every step of them.",
+            help="Instead of FILE: sample answers to a dataset's problems, and score their steps.",
         ),
     ] = None
     limit: Annotated[int, typer.Option(min=1, help="With --dataset: problems to sample.")] = 200
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="With --dataset: answers each.")] = 8
-    seed: Annotated[int, typer.Option(help="With --dataset: seed of the samples.")] = 0
+    n: Annotated[
+        int, typer.Option("--n", "-n", min=1, help="With --dataset: answers per problem.")
+    ] = 8
+    seed: Annotated[int, typer.Option(help="With --dataset: seed.")] = 0
     verifier: VerifierOption = None
     endpoints: Annotated[
         list[str] | None,
         typer.Option(
             "--endpoint",
             metavar="HOST:PORT",
-            help="A server of the deployment to use; give it several times for several servers.",
+            help="A server of the deployment to use. Repeat for several.",
             show_default="those of the deployment, or of this machine",
         ),
     ] = None
@@ -271,16 +269,16 @@ class Score:
         bool,
         typer.Option(
             "--write",
-            help="Set verifier.calibration in the deployment file: how well scores tell right from "
-            "wrong, and what probability a score stands for where a map holds on other problems.",
+            help="Write verifier.calibration to the deployment file: how well scores tell right "
+            "from wrong, and which probability each stands for, where that holds on other "
+            "problems.",
         ),
     ] = False
     out: Annotated[
         Path | None,
         typer.Option(
             callback=usable,
-            help="Folder of the scores; the same command with the same folder goes on where it was "
-            "interrupted.",
+            help="Folder of the scores; the same command continues in it after an interruption.",
             show_default="a new one under runs/",
         ),
     ] = None

@@ -32,7 +32,7 @@ Gpu = Literal["a100-80g", "h100", "h200"]
 
 @dataclass(frozen=True, kw_only=True)
 class Tune:
-    """Measure throughput over the load in flight, and propose how much to keep in flight.
+    """Measure throughput over load, and propose how much work to keep in flight.
 
     Proposes generator.in_flight_requests and verifier.in_flight_tokens: the upper end of the
     interval in which throughput reaches 95% of its best (docs/guides/tune.md).
@@ -45,8 +45,8 @@ class Tune:
             callback=usable,
             metavar="RUN",
             autocompletion=completed("runs"),
-            help="Take the requests from this run's log.",
-            show_default="a short run of beam search, made first",
+            help="Send the requests of this run.",
+            show_default="a short run of beam search",
         ),
     ] = None
     dataset: Annotated[
@@ -60,12 +60,12 @@ class Tune:
         float,
         typer.Option(
             min=1,
-            help="Time to measure, both engines together; slow ones take at least two rounds.",
+            help="Measuring time of both engines; slow ones take longer.",
         ),
     ] = 60.0
     server: ServerOption = None
     write: Annotated[
-        bool, typer.Option("--write", help="Set both budgets in the deployment file.")
+        bool, typer.Option("--write", help="Write both numbers to the deployment file.")
     ] = False
     out: Annotated[
         Path | None,
@@ -91,9 +91,7 @@ class Study:
     deployment: OptionalDeployment = None
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Fewer cells, and as many problems as fit about seven minutes."
-        ),
+        typer.Option("--quick", help="Fewer variants and problems: about seven minutes."),
     ] = False
     dataset: DatasetOption = "demo"
     seed: Annotated[int, typer.Option(help="Seed of the runs and of generated problems.")] = 0
@@ -108,15 +106,14 @@ class Study:
             callback=usable,
             autocompletion=completed("runs"),
             metavar="DIR",
-            help="Continue the study there; finished runs are kept. Of a finished one, write the "
-            "page again.",
+            help="Continue the study there, or write the page of a finished one again.",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulate:
-    """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
+    """Predict how schedules compare, for a deployment or a typical pair; needs no GPU.
 
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
@@ -138,8 +135,8 @@ class Simulate:
         typer.Option(
             min=1,
             max=64,
-            help="2: one for each engine; 1: shared. With --placements: how many there are.",
-            show_default="2; with --placements as many as the deployment uses",
+            help="2: one for each engine; 1: shared. With --placements: any number.",
+            show_default="2; with --placements those of the deployment",
         ),
     ] = 2
     placements: Annotated[
@@ -153,13 +150,13 @@ class Simulate:
         str | None,
         typer.Option(
             metavar="N,...",
-            help="With --placements: how many problems at a time.",
+            help="With --placements: problems at a time.",
             show_default="1,8,64",
         ),
     ] = None
     replicas: Annotated[
         int,
-        typer.Option(min=1, max=64, help="Servers, each with GPUs of its own, and a router."),
+        typer.Option(min=1, max=64, help="Servers behind a router, each with its own GPUs."),
     ] = 1
     sharing: Annotated[
         Sharing | None,
@@ -181,10 +178,12 @@ class Simulate:
     ] = None
     parameters: ParametersOption = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Problems to solve.")] = 64
-    in_flight: Annotated[int, typer.Option(min=1, help="Problems that run at a time at most.")] = 8
+    in_flight: Annotated[int, typer.Option(min=1, help="Most problems at a time.")] = 8
     schedules: Annotated[
         list[Schedules] | None,
-        typer.Option("--schedule", help="May be given several times.", show_default="all"),
+        typer.Option(
+            "--schedule", help="A schedule to simulate. Repeat for several.", show_default="all"
+        ),
     ] = None
     speculation: SpeculationOption = "auto"
     replay: Annotated[
@@ -193,8 +192,8 @@ class Simulate:
             callback=usable,
             autocompletion=completed("runs"),
             metavar="RUN|FILE",
-            help="A recorded run, which says what is solved, how, and what the engines answer; or "
-            "a file of recorded chains, whose step lengths and scores are imitated.",
+            help="A recorded run, whose problems, settings and answers are replayed; or a file of "
+            "chains, whose step lengths and scores are imitated.",
             show_default="lengths and scores of a 1B model on MATH",
         ),
     ] = None
@@ -203,7 +202,7 @@ class Simulate:
         typer.Option(
             callback=usable,
             metavar="FILE",
-            help="A result of tts tune, to which both engines' step times are fitted.",
+            help="A result of tts tune, to which step times are fitted.",
             show_default="a roofline of the GPU",
         ),
     ] = None
@@ -213,8 +212,8 @@ class Simulate:
         typer.Option(
             min=8,
             max=8192,
-            help="The verifier writes critiques of this mean length.",
-            show_default="it writes none; with format critique a quarter of max_tokens",
+            help="Mean length of the critiques that the verifier writes.",
+            show_default="none; with format critique a quarter of max_tokens",
         ),
     ] = None
     as_json: JsonOption = False
