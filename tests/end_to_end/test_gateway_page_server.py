@@ -97,17 +97,18 @@ def bodies(page, path):
     return [json.loads(sent.post_data) for sent in page.sent if sent.url.endswith(path)]
 
 
+def let_stream(page, *chunks):
+    """Have the gateway answer with these chunks."""
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    page.route(CHAT, lambda route: route.fulfill(content_type="text/event-stream", body=events))
+
+
 def let_answer(page, text):
     """Have the model say this text, in two pieces."""
     middle = len(text) // 2
-    chunks = [
-        *({"choices": [{"delta": {"content": part}}]} for part in (text[:middle], text[middle:])),
-        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
-    ]
-    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
-    page.route(
-        CHAT, lambda route: route.fulfill(status=200, content_type="text/event-stream", body=events)
-    )
+    deltas = [{"delta": {"content": part}} for part in (text[:middle], text[middle:])]
+    choices = [*deltas, {"delta": {}, "finish_reason": "stop"}]
+    let_stream(page, *({"choices": [choice]} for choice in choices))
 
 
 def kept(page):
@@ -229,10 +230,8 @@ def test_a_system_prompt_is_sent_where_the_template_has_one(opened):
 def test_an_answer_that_breaks_off_is_kept_and_says_so(opened):
     page = opened
     choose(page, "demo")
-    begun = {"choices": [{"delta": {"content": "So it"}}]}
-    error = {"error": {"message": "The engines do not answer."}}
-    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in (begun, error))
-    page.route(CHAT, lambda route: route.fulfill(content_type="text/event-stream", body=events))
+    begin = {"choices": [{"delta": {"content": "So it"}}]}
+    let_stream(page, begin, {"error": {"message": "The engines do not answer."}})
     ask(page, QUESTION, "")
     sync_api.expect(page.locator("#failure")).to_have_text("The engines do not answer.")
     assert page.inner_text(".said") == "So it"
@@ -242,12 +241,9 @@ def test_an_answer_that_breaks_off_is_kept_and_says_so(opened):
 def test_where_answers_are_filtered_the_text_has_the_answer(opened):
     page = opened
     outcome = {"answer": None, "answers": None, "vote": "weighted", "score": 0.9, "completions": 4}
-    chunks = [
-        {"choices": [{"delta": {"content": "So it is 37."}}]},
-        {"choices": [{"delta": {}}], "tts": {**outcome, "limit": None, "warnings": []}},
-    ]
-    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
-    page.route(CHAT, lambda route: route.fulfill(content_type="text/event-stream", body=events))
+    answer = {"choices": [{"delta": {"content": "So it is 37."}}]}
+    end = {"choices": [{"delta": {}}], "tts": {**outcome, "limit": None, "warnings": []}}
+    let_stream(page, answer, end)
     ask(page, QUESTION)
     assert page.inner_text(".verdict") == "score 0.9000"
     assert page.inner_text(".said") == "So it is 37."

@@ -77,18 +77,10 @@ def tokens_of(answer):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_thinking_is_told_apart_from_the_answer(served, stream):
-    (answer,), model = served(chat(stream=stream))
-    assert parts_of(answer) == (THOUGHT, ANSWER)
-    assert choice_of(answer)[1] == "stop"
-    assert len(model.calls) == 1
-    assert model.prompts[0].endswith("<|assistant|><think>")
-
-
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("fields", "answer", "calls"),
     [
+        ({}, ANSWER, 1),
         ({"stop": "\n\n"}, "1 + 1 = 2", 1),
         ({"stop": ["boxed", "5"]}, "1 + 1 = 2\n\nIt is \\", 1),
         ({"stop_token_ids": [0]}, ANSWER, 2),
@@ -101,6 +93,8 @@ def test_what_is_asked_of_the_answer_holds_behind_the_thinking(
 ):
     (found,), model = served(chat(stream=stream, **fields))
     assert parts_of(found) == (THOUGHT, answer)
+    assert choice_of(found)[1] == "stop"
+    assert model.prompts[0].endswith("<|assistant|><think>")
     assert len(model.calls) == calls
     assert not any(call.stop_at_step for call in model.calls)
     if calls == 2:
