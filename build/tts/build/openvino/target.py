@@ -99,7 +99,7 @@ def make_engine(
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
     save_model(Transformer(checkpoint, precision, score).model(), folder)
     write_record(folder, CONFIG_FILE, plan.config)
-    if not_verified := _why_not_verified(checkpoint, verify):
+    if not_verified := _why_not_verified(plan, verify):
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
     return VerificationOutcome(verify_engine(folder, checkpoint, precision, score), None)
@@ -112,17 +112,17 @@ def preview(inputs: EngineInputs) -> list[str]:
     return [f"# {role}: export {spec.checkpoint} to OpenVINO in {spec.precision}, as {folder}"]
 
 
-def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None:
+def _why_not_verified(plan: BuildPlan, verify: bool | None) -> str | None:
     if verify is False:
         return "switched off"
     if verify:
         return None
     if missing := missing_packages():
         return (
-            f"{' and '.join(missing)} not installed; `tts build-engines DEPLOYMENT --verify` says "
-            "how, and compares"
+            f"{' and '.join(missing)} not installed; with them it is compared by "
+            f"tts build-engines {plan.deployment.argument} --verify"
         )
-    parameters = checkpoint.num_parameters
+    parameters = plan.inputs.checkpoint.num_parameters
     if parameters >= VERIFY_BY_DEFAULT_BELOW:
         return f"a model of {parameters / 1e6:.0f}M parameters is verified only when asked"
     return None
