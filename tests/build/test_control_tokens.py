@@ -117,7 +117,7 @@ def test_the_longest_of_several_texts_is_found(texts, text):
 
 
 def test_an_expression_of_many_nested_texts_compiles():
-    assert re.fullmatch(any_of({"<" * n for n in range(1, 2000)}), "<" * 1999)
+    assert re.fullmatch(any_of({"<" * n for n in range(1, 600)}), "<" * 599)
 
 
 def test_what_the_normalizer_makes_a_control_token_is_text_too(tmp_path):
