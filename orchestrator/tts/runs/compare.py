@@ -157,6 +157,7 @@ def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Compar
         rows += [row for run, votes in finished for row in rows_of(run, votes)]
         if is_group(folder) or len(finished) > 1:
             unfinished[str(folder)] = names
+    rows = told_apart(rows)
     folders = [*([baseline.folder] if baseline else []), *folders]
     several = len(folders) > 1 and len(runs) > 1
     return Comparison(
@@ -176,7 +177,7 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
     Raises RunError if the folder holds neither.
     """
     finished, unfinished = _read(folder)
-    return [row for run, votes in finished for row in rows_of(run, votes)], unfinished
+    return told_apart([r for run, votes in finished for r in rows_of(run, votes)]), unfinished
 
 
 def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
@@ -209,6 +210,27 @@ def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
     """A row for each strategy that a run stands for, with its vote; raises RunError."""
     summary = summary_of(run)
     return [_row(run, summary, strategy, vote) for strategy, vote in votes.items()]
+
+
+def told_apart(rows: Sequence[Row]) -> list[Row]:
+    """The rows; those of strategies that are not in the catalog with what differs among them.
+
+    Nobody here knows the defaults of such a strategy, and with them what is special about a row.
+    """
+    parameters: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if known_strategy(row.strategy) is None:
+            parameters.setdefault(row.strategy, []).append(row.summary.parameters)
+
+    def special(row: Row) -> dict[str, Any]:
+        others = parameters.get(row.strategy, [])
+        return row.differs | {
+            name: value
+            for name, value in row.summary.parameters.items()
+            if name != "n" and any(other.get(name) != value for other in others)
+        }
+
+    return [replace(row, differs=special(row)) for row in rows]
 
 
 def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:

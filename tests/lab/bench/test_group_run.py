@@ -9,6 +9,7 @@ from tts.lab.bench.group_run import members_of, resume_group, run_all
 from tts.runs.compare import compare, label
 from tts.runs.config import read_run_config
 from tts.runs.groups import read_group
+from tts.session.functions import source_of
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import configure_all
 
@@ -32,6 +33,21 @@ def test_the_same_search_under_several_votes_is_one_run(tiny_deployment):
 
 SWEEP = {"n": [1, 4], "temperature": [0.5, 1]}
 NAMES = ("greedy", "beam-search", "best-of-n", "weighted-best-of-n")
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_sweep_of_a_strategy_in_a_file_has_a_row_for_each_value(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from tts.search import SampleSearchConfig\nfrom tts.strategies.strategy import Strategy\n"
+        "MINE = Strategy('mine', '', SampleSearchConfig, 'majority')\n"
+    )
+    file = f"{tmp_path}/own.py:MINE"
+    wanted = replace(WANTED, parameters={"max_tokens": 16}, sources={"strategy": source_of(file)})
+    names = (file, "majority-vote")
+    folder = run_all(wanted, tmp_path / "sweep", Said(), names=names, sweep=SWEEP)
+    labels = {f"{label(row, ())}, n={row.n}" for row in compare([folder]).rows}
+    assert len(labels) == 8
+    assert "mine (temperature=0.5), n=4" in labels
 
 
 @pytest.mark.usefixtures("engines")
