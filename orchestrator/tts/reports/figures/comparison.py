@@ -127,13 +127,14 @@ def cost_figure(
     return Figure(
         f"accuracy-against-{cost}",
         f"Accuracy against {cost}",
-        f"Best accuracy for each budget: {best}.{alone}{_within(rows, cost)}",
+        f"Best accuracy for each budget: {best}.{alone}",
         table,
         spec(lines, 300),
         notes=[
             "Vertical lines are 95% intervals (Wilson, by problems). Large marks are the best for "
             "a budget: each is significantly more accurate than the one before (paired, corrected "
             "for how many there are).",
+            *_within(rows, cost),
             *([P_VALUES] if any(row["p (Holm)"] is not None for row in table) else []),
             *_COST_NOTES[cost],
             *([f"Not known, and left out: {', '.join(unknown)}."] if unknown else []),
@@ -171,12 +172,12 @@ def significant_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
     return front
 
 
-def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
+def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> list[str]:
     """The best row of each name within the least cost at which each has one; nothing is
     interpolated.
     """
     if len(rows) < 2:
-        return ""
+        return []
     points = {
         name: [(cost_of(row, cost), row.accuracy or 0.0) for row in of_name]
         for name, of_name in rows.items()
@@ -189,7 +190,7 @@ def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> str:
     }
     ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
     shares = ", ".join(f"{name} {_share_of(row)}" for name, row in ranked)
-    return f" Within {_cost_words(least, cost)} per problem: {shares}."
+    return [f"Within {_cost_words(least, cost)} per problem: {shares}."]
 
 
 def _share_of(row: Row) -> str:

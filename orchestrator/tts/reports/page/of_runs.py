@@ -29,6 +29,7 @@ from tts.runs.events import SessionBegan
 from tts.runs.folder import Json, has_begun, has_finished, is_worked_on
 from tts.runs.groups import is_group, solved
 from tts.runs.log import read_events
+from tts.runs.pairs import short_names
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 
@@ -66,10 +67,10 @@ def facts_of(runs: Sequence[Path]) -> Facts:
         if all(other.get(name, ...) == value for other in each)
     }
     facts: dict[str, dict[str, Cell]] = {"Configuration": shared} if shared else {}
-    for run, values in zip(runs, each, strict=True):
-        own = {name: value for name, value in values.items() if name not in shared}
+    for name, values in zip(short_names(runs), each, strict=True):
+        own = {key: value for key, value in values.items() if key not in shared}
         if own:
-            facts[f"Run {run.resolve().name}"] = own
+            facts[f"Run {name}"] = own
     facts["This page"] = {
         "written by": f"tts {version('tts-toolkit')}, Python {platform.python_version()}",
         "on": platform.platform(),

@@ -33,7 +33,7 @@ const ttsReport = (() => {
 
   function table(columns, rows) {
     // numbers, and texts that begin as one: with an interval or a unit
-    const isNumber = (cell) => typeof cell === "number" || (typeof cell === "string" && /^[-+–]?\d/.test(cell));
+    const isNumber = (cell) => typeof cell === "number" || (typeof cell === "string" && /^[-+–<]?\d/.test(cell));
     const isNothing = (cell) => ["", "-", "best"].includes(String(cell ?? "").trim());
     const numeric = columns.map((_, i) => rows.some((row) => isNumber(row[i]))
       && rows.every((row) => isNumber(row[i]) || isNothing(row[i])));
