@@ -11,6 +11,7 @@ import pytest
 from tests.build.sandboxes import KINDS
 from tests.end_to_end.gateways import gateway
 from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, answering
+from tests.golden.folders import unpacked
 
 from tts.session import Run
 
@@ -124,6 +125,32 @@ def test_a_sweep_saves_its_figure(example, tmp_path):
     printed = example("sweep.py", "--problems", 2, "--most", 2, "--figure", "sweep.html")
     assert [line.split()[-3] for line in printed.splitlines()[1:5]] == ["1", "2", "1", "2"]
     assert '"accuracy"' in (tmp_path / "sweep.html").read_text()
+
+
+@pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
+def test_exported_runs_go_to_a_tracker(example, tmp_path, monkeypatch, tracker):
+    """To one that only writes down what it is told."""
+    (tmp_path / "trackers").mkdir()
+    (tmp_path / "trackers" / f"{tracker}.py").write_text(
+        "import contextlib, json\n"
+        "def __getattr__(name):\n"
+        "    def note(*a, **k):\n"
+        "        print(json.dumps([name, a, k]))\n"
+        "        return contextlib.nullcontext()\n"
+        "    return note\n"
+    )
+    unpacked("group", tmp_path)
+    example("tts", "runs", "export", "group", "--out", "problems.csv")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "trackers"))
+    printed = example("track_runs.py", "problems.csv", "--to", tracker).splitlines()
+    calls = [json.loads(line) for line in printed if line.startswith("[")]
+    names = [line.split()[:2] for line in printed if not line.startswith("[")]
+    assert ["greedy", "greedy"] in names
+    measures = [a[0] for name, a, _ in calls if name in ("log", "log_metrics")]
+    assert len(measures) == len(names)
+    assert all(0 <= each["correct"] <= 1 < each["tokens"] for each in measures)
+    settings = [k.get("config") or a[0] for name, a, k in calls if name in ("init", "log_params")]
+    assert {"strategy", "n", "seed"} <= settings[0].keys()
 
 
 def test_math_500_is_continued_and_its_run_is_read(example, tmp_path):

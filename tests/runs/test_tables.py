@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import re
 import sys
 import tracemalloc
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from tests.cli.runner import tts
@@ -14,7 +16,15 @@ from tests.runs.recorded import RECORDED
 from tests.runs.runs import log_of, write_run
 
 from tts.runs.run import Run
-from tts.runs.tables import Answer, answers_of, as_table, completion_rows, problem_rows
+from tts.runs.tables import (
+    Answer,
+    CompletionRow,
+    ProblemRow,
+    answers_of,
+    as_table,
+    completion_rows,
+    problem_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +134,14 @@ def test_a_problem_and_its_completions_are_those_of_the_run(run):
             len(d.steps) for d in problem.completions
         ]
     assert sum(row.compute or 0 for row in rows.values()) == pytest.approx(run.totals.compute or 0)
+
+
+def test_the_guide_names_every_column():
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "notebooks.md"
+    rows = [line.split(" | ", 1) for line in guide.read_text().splitlines() if line[:2] == "| "]
+    named = {name: set(re.findall(r"`(\w+)`", columns)) for name, columns in rows}
+    for kind, row in (("| of problems", ProblemRow), ("| of completions", CompletionRow)):
+        assert named["| both"] | named[kind] == {field.name for field in fields(row)}
 
 
 def test_strategies_that_share_a_run_have_rows_by_their_own_votes(group):
