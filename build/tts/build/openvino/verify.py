@@ -75,11 +75,11 @@ def verify_engine(
     cases = _cases(checkpoint)
     if score and score.beside_vocabulary:  # else no score would be compared
         cases += [replace(case, scored=True) for case in cases]
-    exact, stored = _reference(checkpoint, precision, score, cases)
+    exact, stored, roundings = _reference(checkpoint, precision, score, cases)
     largest = float(np.max([np.abs(logits).max() for logits in exact]))
     compare = partial(_errors, folder, cases=cases, vocabulary=checkpoint.config.vocab_size)
-    errors = compare("fp32", reference=[each.logits for each in stored])
-    limits = [ROUNDINGS * max(each.rounding, LEAST_ROUNDING * largest) for each in stored]
+    errors = compare("fp32", reference=stored)
+    limits = [ROUNDINGS * max(rounding, LEAST_ROUNDING * largest) for rounding in roundings]
     for error, limit in zip(errors, limits, strict=True):
         _require_near(checkpoint, "in fp32 arithmetic", error, limit, largest)
     served = errors
@@ -91,7 +91,7 @@ def verify_engine(
         export_error=_most(errors),
         served_error=_most(served),
         largest_logit=largest,
-        rounding_error=_most([each.rounding for each in stored]),
+        rounding_error=_most(roundings),
     )
 
 
@@ -178,23 +178,16 @@ def _errors(
     return errors
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """The results of transformers in one case."""
-
-    logits: Array
-    """In fp64."""
-    rounding: float
-    """How far fp32 arithmetic alone takes transformers from them."""
-
-
 def _reference(
     checkpoint: Checkpoint,
     precision: Precision,
     score: ScoreColumns | None,
     cases: Sequence[_Case],
-) -> tuple[list[Array], list[_Expected]]:
-    """Logits of every case: of the checkpoint, and of it with the engine's stored weights."""
+) -> tuple[list[Array], list[Array], list[float]]:
+    """Logits of every case: of the checkpoint, and in fp64 of it with the engine's stored weights.
+
+    Then how far fp32 arithmetic alone takes transformers from the latter.
+    """
     import torch
     from torch.nn import functional
 
@@ -238,11 +231,11 @@ def _reference(
             rounded = [logits(case) for case in cases]
         with _in_fp64(model):
             precise = [logits(case) for case in cases]
-    stored = [
-        _Expected(more, float(np.abs(less - more)[case.mask == 1].max(initial=0.0)))
+    roundings = [
+        float(np.abs(less - more)[case.mask == 1].max(initial=0.0))
         for case, less, more in zip(cases, rounded, precise, strict=True)
     ]
-    return exact, stored
+    return exact, precise, roundings
 
 
 def _graded(logits: torch.Tensor, score: ScoreColumns) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
@@ -132,11 +131,6 @@ class EngineSpec(RoleSpec):
     """CPU threads of the engine; unset: the cores are divided (target openvino only)."""
     tensorrt: TensorRTEngine | None = None
     """Parallelism, placement and quantisation (target tensorrt)."""
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The folder of its tokenizer.json and chat template."""
-        return self.checkpoint
 
     @property
     def writes(self) -> bool:

@@ -19,7 +19,6 @@ from .deployment import GENERATORS, VERIFIERS, Deployment, kind_of, with_targets
 from .section import RoleSpec, names_repository
 from .served import RemoteSpec, StartedSpec
 from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
-from .verifier import SharedVerifier
 
 MAX_BYTES = 1_000_000
 """The largest deployment file that is read."""
@@ -128,19 +127,13 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     }
     if isinstance(deployment.verifier, VerifierFunction | VerifierCommand):
         update["verifier"] = deployment.verifier.below(base)
-    for role, engine in deployment.engines().items():
-        checkpoint = absolute(engine.checkpoint, "checkpoint")
-        update[role] = engine.model_copy(update={"checkpoint": checkpoint})
-    if isinstance(deployment.verifier, SharedVerifier):
-        checkpoint = absolute(deployment.verifier.checkpoint, "checkpoint")
-        update["verifier"] = deployment.verifier.model_copy(update={"checkpoint": checkpoint})
     for role, spec in deployment.roles().items():
-        if not isinstance(spec, RemoteSpec | StartedSpec):
-            continue
         placed = {}
         for what in ("tokenizer", "checkpoint", "executable"):
             path = getattr(spec, what, None)
-            by_name = names_repository(str(path)) if what != "executable" else "/" not in str(path)
+            by_name = isinstance(spec, RemoteSpec | StartedSpec) and (
+                "/" not in str(path) if what == "executable" else names_repository(str(path))
+            )
             if path is not None and not (by_name and not is_there(base / path)):
                 placed[what] = absolute(path, what)
         update[role] = spec.model_copy(update=placed)

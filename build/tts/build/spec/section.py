@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from abc import abstractmethod
 from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -71,9 +70,11 @@ class RoleSpec(Section):
     """The field that names the folder of the tokenizer."""
 
     @property
-    @abstractmethod
     def tokenizer_folder(self) -> Path:
-        """The folder of its tokenizer.json and chat template."""
+        """The folder of its tokenizer.json and chat template: by default the checkpoint."""
+        values = dict(self)
+        folder: Path = values[self.tokenizer_field] or values["checkpoint"]
+        return folder
 
 
 def field_doc(name: str, model: type) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -69,11 +68,6 @@ class RemoteSpec(RoleSpec):
     """The environment variable that holds the server's API key."""
     tokenizer: FilePath
     """The folder of its tokenizer.json, or OWNER/NAME on the Hugging Face hub."""
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The folder of its tokenizer.json and chat template."""
-        return self.tokenizer
 
     @model_validator(mode="before")
     @classmethod
@@ -158,11 +152,6 @@ class StartedSpec(RoleSpec):
     """The image in which it runs, such as vllm/vllm-openai:v0.33.0; unset: none."""
     extra_args: tuple[str, ...] = ()
     """Words at the end of the engine's command line."""
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The folder of its tokenizer.json and chat template."""
-        return self.tokenizer or self.checkpoint
 
     @property
     def devices(self) -> tuple[int, ...]:

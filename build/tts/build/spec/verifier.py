@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -285,8 +284,3 @@ class SharedVerifier(VerifierRole):
         if self.head not in (None, "labels"):
             raise ValueError(f"head is {self.head}, but the generator's engine has none; remove it")
         return self
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The folder of its tokenizer.json and chat template."""
-        return self.checkpoint
