@@ -81,17 +81,19 @@ def written(folder: Path, bundled: str = "demo", /, **changes: object) -> Path:
     return file
 
 
-def asked_runs(monkeypatch: pytest.MonkeyPatch, given: list[dict] | None = None) -> list[RunConfig]:
+def asked_runs(
+    monkeypatch: pytest.MonkeyPatch, options_of: list[dict] | None = None
+) -> list[RunConfig]:
     """The runs that commands ask for from now on, of which none is carried out.
 
-    `given` gets their options.
+    `options_of` gets the options of each.
     """
     asked: list[RunConfig] = []
 
     def ask(*arguments, **options):
         asked.extend(each for each in arguments if isinstance(each, RunConfig))
-        if given is not None:
-            given.append(options)
+        if options_of is not None:
+            options_of.append(options)
         raise TtsError("The run is not carried out.")
 
     for name in ("run_bench", "run_solve", "run_all"):

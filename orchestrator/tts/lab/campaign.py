@@ -156,11 +156,13 @@ def carry_out(
     with ExitStack() as stack:
 
         async def one_by_one() -> AsyncGenerator[tuple[str, OpenRun], None]:
-            for title, (plan, where) in (await plans).items():
-                opening = open_run(
+            openings = {
+                title: open_run(
                     plan, where, resume=has_begun(where), repair=repair, say=campaign.observer.say
                 )
-                runs[title] = stack.enter_context(opening)
+                for title, (plan, where) in (await plans).items()
+            }
+            runs.update({title: stack.enter_context(each) for title, each in openings.items()})
             for title, run in runs.items():
                 if len(runs) > 1 and run.remaining:
                     campaign.observer.say(title)
@@ -169,7 +171,7 @@ def carry_out(
         def state() -> str | None:
             progress = campaign.progress
             solved = f"{progress.done} of {progress.total} problems"
-            if len(runs) < 2:
+            if len(runs) < 2:  # one, or none is open yet
                 return (saved or f"{solved} are solved") if progress.began else None
             words = f"{campaign.finished} of {len(runs)} runs are finished"
             if progress.began and progress.done < progress.total:

@@ -217,8 +217,9 @@ def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_p
     for file in (SUMMARY, EVENTS, CONFIG, *ANSWERS.values()):
         (members[0] / file).unlink()
     none()
-    with pytest.raises(RunError, match=f"{members[-1].name}/events.jsonl, line 6"):
+    with pytest.raises(RunError, match=f"{members[-1].name}/events.jsonl, line 6") as caught:
         resume_group(folder, None, Observer())
+    assert "Continue with" not in caught.value.hint
     assert not members[0].joinpath(CONFIG).exists()
     scripted()
     resume_group(folder, None, Observer(), repair=True)
@@ -273,10 +274,10 @@ def test_a_dataset_that_has_changed_is_refused_by_name(engines, tmp_path):
 
 
 def test_problems_that_the_demo_pair_does_not_know_are_a_warning_beforehand(tmp_path, monkeypatch):
-    monkeypatch.setattr(single_run, "require_engines", lambda *known: None)
-    file, told = tmp_path / "three.jsonl", Said()
+    monkeypatch.setattr(single_run, "require_engines", lambda *arguments: None)
+    file, observer = tmp_path / "three.jsonl", Said()
     questions = ("What is 2 + 2?", "Compute 12 + 30 - 5.", "Find x.")
     rows = (json.dumps({"problem": each, "answer": "1"}) for each in questions)
     file.write_text("\n".join(rows))
-    single_run.prepare(RunConfig(deployment_source="demo", dataset=str(file)), told)
-    assert told.lines[-1].startswith("2 of 3 problems: The demo pair only knows chains")
+    single_run.prepare(RunConfig(deployment_source="demo", dataset=str(file)), observer)
+    assert observer.lines[-1].startswith("2 of 3 problems: The demo pair only knows chains")
