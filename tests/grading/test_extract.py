@@ -40,7 +40,7 @@ def test_the_last_complete_box_is_the_answer(text, answer):
 
 
 UNBOXED = (
-    *("", "\\", r"\boxed", r"\boxed{", r"\boxed{5", r"\boxed{ }", r"\boxedfoo{5}", r"\\boxed"),
+    *("", "{5}", "\\", r"\boxed", r"\boxed{", r"\boxed{5", r"\boxed{ }", r"\boxedfoo{5}", r"\\boxed"),
     "put it in \\boxed format",
 )
 

@@ -296,6 +296,7 @@ def text(body):
         (choice(token_ids=[-1]), "holds -1 where a token id should be"),
         (choice(token_ids=[True]), "holds True where a token id should be"),
         (choice(token_ids=[1.5]), "holds 1.5 where a token id should be"),
+        (choice(token_ids=["x" * 80]), rf"holds '{'x' * 59}\.\.\. where a token id should be"),
         (choice(token_ids="40"), "holds '40' where a list of token ids should be"),
         (choice(token_ids=None), "holds no token ids"),
         (choice(text=5), "holds 5 where a text should be"),
