@@ -139,7 +139,11 @@ def test_a_pattern_that_takes_exponential_time_is_refused(tmp_path, pattern):
 
 def try_with(monkeypatch, folder, change):
     """Have files tried by a worker in which a line has changed something."""
-    lines = ("import tts.build.tokenizer_check as worker", change, "worker.serve(worker._load)")
+    lines = (
+        "import tts.build.tokenizer_check as worker",
+        change,
+        "worker.serve(lambda: worker._tried)",
+    )
     (folder / "changed_worker.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(folder)
     start = partial(tokenizer_check.WorkerProcess, "changed_worker")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,11 +72,6 @@ def variables_of(source: str) -> frozenset[str]:
     """The variables that a template reads beyond those of every chat; raises as `render` does."""
     names: list[str] = json.loads(render(source, _NAMES))
     return frozenset(names) - _OF_EVERY_CHAT
-
-
-def _load() -> Callable[[dict[str, Any]], dict[str, str]]:
-    """What the worker answers requests with."""
-    return lambda request: _answer(**request)
 
 
 def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
@@ -154,4 +149,4 @@ def _raise_exception(message: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(_load)
+    serve(lambda: lambda request: _answer(**request))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -84,10 +84,6 @@ _COMMON = "aA1 .\n\u00e9\u4e2d"
 _TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
 
 
-def _load() -> Callable[[str], Generator[str, None, dict[str, str]]]:
-    return _tried
-
-
 def _tried(text: str) -> Generator[str, None, dict[str, str]]:
     try:
         yield "reading it"
@@ -149,4 +145,4 @@ def _encode(tokenizer: Tokenizer, sample: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    serve(_load)
+    serve(lambda: _tried)

@@ -125,7 +125,7 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
     whole = spec.writes
     if isinstance(spec, VerifierSpec) and not whole:  # of labels, or a head of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
-        rows = _columns(spec) + inner_layers * shape.hidden_size
+        rows = (len(spec.labels) or SCORE_LOGITS) + inner_layers * shape.hidden_size
         head = _stored((rows, shape.hidden_size), label_precision(precision))
     else:
         head = table
@@ -138,11 +138,6 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
         kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * _kv_bytes_per_token(shape, spec),
         working=_working(shape, spec),
     )
-
-
-def _columns(spec: VerifierSpec) -> int:
-    """Rows of a verifier's head: its labels."""
-    return len(spec.labels) or SCORE_LOGITS
 
 
 def _stored(shape: tuple[int, ...], precision: Precision) -> int:

@@ -142,6 +142,11 @@ class EngineSpec(RoleSpec):
         """Whether scores are made of the engine's logits."""
         return False
 
+    def with_pool(self, tokens: int) -> Self:
+        """A copy with a KV cache of so many tokens."""
+        cache = self.kv_cache.model_copy(update={"tokens": tokens})
+        return self.model_copy(update={"kv_cache": cache})
+
     @property
     def placement(self) -> TensorRTEngine:
         """The block tensorrt, or its defaults where there is none."""

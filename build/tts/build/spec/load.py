@@ -185,7 +185,9 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
     where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
-        allowed = ", ".join(_fields_at(model, detail["loc"][:-1], data)) or "nothing"
+        there = models_at(model, detail["loc"][:-1], data)
+        fields = dict.fromkeys(name for each in there for name in each.model_fields)
+        allowed = ", ".join(fields) or "nothing"
         return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
     template = _REASONS.get(kind)
     reason = template.format(**detail.get("ctx", {})) if template else str(detail["msg"])
@@ -205,13 +207,6 @@ def _shown(value: object) -> str:
         return text
     cut = text[:MAX_SHOWN]
     return f"{cut.rpartition(' ')[0] or cut}..."
-
-
-def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
-    """The fields of whatever models may stand at a place below `model`, made of `data`."""
-    return list(
-        dict.fromkeys(name for each in models_at(model, place, data) for name in each.model_fields)
-    )
 
 
 def models_at(

@@ -150,9 +150,8 @@ def planned(deployment: Deployment) -> Deployment:
     update: dict[str, Any] = {}
     for role, budget in budgets(deployment).items():
         engine = there.engines()[role]
-        tokens = (budget.kv_tokens or 0) // engine.kv_cache.block_size * engine.kv_cache.block_size
-        cache = engine.kv_cache.model_copy(update={"tokens": tokens})
-        update[role] = engine.model_copy(update={"kv_cache": cache})
+        block = engine.kv_cache.block_size
+        update[role] = engine.with_pool((budget.kv_tokens or 0) // block * block)
     return there.model_copy(update=update)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tts.base.errors import TtsError
 
-from ..spec import Deployment, EngineSpec, Role
+from ..spec import Deployment, EngineSpec
 from .memory_plan import plan_memory
 
 
@@ -98,13 +98,18 @@ def place(deployment: Deployment, placement: Placement) -> Deployment:
     """One server of a placement, with the pools that fit; raises a TtsError if it cannot be."""
     first = 0 if placement.shared else placement.generator
     generator, verifier = deployment.compiled_pair()
-    there = _with(
-        deployment,
-        generator=_on(generator, 0, placement.generator),
-        verifier=_on(verifier, first, placement.verifier),
+    there = deployment.model_copy(
+        update={
+            "generator": _on(generator, 0, placement.generator),
+            "verifier": _on(verifier, first, placement.verifier),
+        }
     )
     planned = plan_memory(there).engines
-    return _with(there, **{role: _pool(there, role, each.tokens) for role, each in planned.items()})
+    engines = there.engines()
+    pools: dict[str, EngineSpec] = {
+        role: engines[role].with_pool(each.tokens) for role, each in planned.items()
+    }
+    return there.model_copy(update=pools)
 
 
 def _on(spec: EngineSpec, first: int, ranks: int) -> EngineSpec:
@@ -119,13 +124,3 @@ def _on(spec: EngineSpec, first: int, ranks: int) -> EngineSpec:
         "gpus": (tuple(range(first, first + ranks)),),
     }
     return spec.model_copy(update={"tensorrt": placement.model_copy(update=update)})
-
-
-def _pool(deployment: Deployment, role: Role, tokens: int) -> EngineSpec:
-    spec = deployment.engines()[role]
-    cache = spec.kv_cache.model_copy(update={"tokens": tokens})
-    return spec.model_copy(update={"kv_cache": cache})
-
-
-def _with(deployment: Deployment, **engines: EngineSpec) -> Deployment:
-    return deployment.model_copy(update=engines)

@@ -151,7 +151,8 @@ def make_engine(
             run(conversion)
             shutil.rmtree(work.causal, ignore_errors=True)
             _require_checkpoint(work, plan.spec.placement.ranks)
-            _write_record(work, made_from)
+            record = json.dumps(made_from, indent=1) + "\n"
+            (work.root / _RECORD).write_text(record, encoding="utf-8")
             converted = True
         _empty(work.engine)
         run(compilation)
@@ -261,10 +262,6 @@ def _record(work: Workspace) -> object:
         return json.loads((work.root / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def _write_record(work: Workspace, made_from: dict[str, object]) -> None:
-    (work.root / _RECORD).write_text(json.dumps(made_from, indent=1) + "\n", encoding="utf-8")
 
 
 def _empty(folder: Path) -> None:
