@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -227,6 +228,19 @@ if os.fork() == 0: print("a process", flush=True)
     allowed, *others = run(sandbox(kind), python(code)).output.splitlines()
     assert allowed == b"[]"
     assert {b"a thread", b"a process"} <= set(others)
+
+
+@pytest.mark.parametrize(
+    ("header", "column"), [("x86_64-linux-gnu/asm/unistd_64.h", 0), ("asm-generic/unistd.h", 1)]
+)
+def test_numbers_of_refused_calls_are_those_of_the_kernels_headers(header, column):
+    file = Path("/usr/include", header)
+    if not file.exists():
+        pytest.skip(f"{file} is not installed (linux-libc-dev)")
+    numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", file.read_text()))
+    for name, of_machines in (REFUSED | {"clone": CLONE}).items():
+        # memfd_secret is of Linux 5.14, later than some distributions' headers
+        assert int(numbers.get(name, of_machines[column])) == of_machines[column], name
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])

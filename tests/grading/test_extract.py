@@ -40,8 +40,8 @@ def test_the_last_complete_box_is_the_answer(text, answer):
 
 
 UNBOXED = (
-    *("", "{5}", "\\", r"\boxed", r"\boxed{", r"\boxed{5", r"\boxed{ }", r"\boxedfoo{5}", r"\\boxed"),
-    "put it in \\boxed format",
+    *("", "\\", r"\boxed", r"\boxed{", r"\boxed{5", r"\boxed{ }", r"\boxedfoo{5}", r"\\boxed"),
+    *("{5}", "put it in \\boxed format"),
 )
 
 
