@@ -59,6 +59,16 @@ _WRITTEN = "<!-- Written by `scripts/run reference`; do not edit. -->"
 _SCHEMA = "json-output.schema.json"
 _OPTION = re.compile(r"^\* `-.*$", re.M)
 _USAGE = re.compile(r"^```text\n.*?^```$", re.M | re.S)
+_DEFAULT = r"  \[default: \(?(.*?)\)?(?:; (?:x>=[01]|(\S+)))?\]$"
+_REWRITTEN = {
+    r"^\* `(-h, --help|--help|--json)`.*\n": "",  # of every command
+    r"^\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n": "",
+    r"^\*\*(Arguments|Options)\*\*:\n\n": "",
+    r"^(\* `[^`<]*?) <(str|path|int|float|int range|float range|list.*?)>`": r"\1`",
+    r"(?<=\w)\[(?=:)": r"\[",  # would begin a link
+    r"  \[x>=[01]\]$": "",
+    r"^## `(.*)`$": r"### \1",
+}
 _BRIEF = 8
 """An option of up to so many words is repeated by each command that has it."""
 _UNBOUNDED = 10**5
@@ -108,12 +118,12 @@ def _in_brackets(match: re.Match[str]) -> str:
 def _refer(text: str, common: set[str]) -> str:
     """A command's text, with its common options as one line that leads to where they stand."""
     names = [f"`{_name(line)}`" for line in _OPTION.findall(text) if line in common]
-    kept = [line for line in text.split("\n") if line not in common]
+    lines = [line for line in text.split("\n") if line not in common]
     if names:
-        last = max(i for i, line in enumerate(kept) if line.startswith(("* ", "```")))
+        last = max(i for i, line in enumerate(lines) if line.startswith(("* ", "```")))
         line = f"* {', '.join(names)}: [as for other commands](#options-of-several-commands)"
-        kept[last + 1 : last + 1] = [line] if kept[last].startswith("* ") else ["", line]
-    return "\n".join(kept)
+        lines[last + 1 : last + 1] = [line] if lines[last].startswith("* ") else ["", line]
+    return "\n".join(lines)
 
 
 def _name(option: str) -> str:
@@ -127,25 +137,10 @@ def _commands(name: str, command: Any) -> Iterator[str]:
     page = get_docs_for_click(obj=command, ctx=context, indent=2, name=name, call_prefix="tts")
     page = html.unescape(page.partition("**Commands**")[0])
     page = page.replace(", ".join(STRATEGY_NAMES), "A [strategy](strategies.md)")
-    for repeated in (  # of every command, or said above
-        r"\* `(-h, --help|--help|--json)`.*\n",
-        r"\* `DEPLOYMENT <str>`: A deployment file or a bundled name\.(  \[required\])?\n",
-    ):
-        page = re.sub(f"^{repeated}", "", page, flags=re.M)
-    page = re.sub(r"^\*\*(Arguments|Options)\*\*:\n\n", "", page, flags=re.M)
-    page = re.sub(
-        r"^(\* `[^`<]*?) <(str|path|int|float|int range|float range|list.*?)>`",
-        r"\1`",
-        page,
-        flags=re.M,
-    )
+    for pattern, text in _REWRITTEN.items():
+        page = re.sub(pattern, text, page, flags=re.M)
     page = page.replace("**Usage**:\n\n", "").replace("```console\n$ ", "```text\n")
-    page = re.sub(r"(?<=\w)\[(?=:)", r"\[", page)  # would begin a link
-    page = re.sub(r"  \[x>=[01]\]$", "", page, flags=re.M)
-    page = re.sub(
-        r"  \[default: \(?(.*?)\)?(?:; (?:x>=[01]|(\S+)))?\]$", _in_brackets, page, flags=re.M
-    )
-    page = re.sub(r"^## `(.*)`$", r"### \1", page, flags=re.M)
+    page = re.sub(_DEFAULT, _in_brackets, page, flags=re.M)
     head, _, examples = page.partition("Examples:\n")
     if examples:  # they stand in the place of the usage
         lines = [line.strip() for line in examples.strip().splitlines()]
@@ -156,50 +151,50 @@ def _commands(name: str, command: Any) -> Iterator[str]:
             yield from _commands(f"{name} {called}", sub)
 
 
-_SECTIONS: tuple[tuple[str, str, tuple[type[BaseModel], ...]], ...] = (
-    ("The file", "", (Deployment,)),
-    ("generator", "", (GeneratorSpec,)),
-    ("verifier", "", (VerifierSpec,)),
+_SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("The file", "", Deployment),
+    ("generator", "", GeneratorSpec),
+    ("verifier", "", VerifierSpec),
     (
         "verifier, a Python function",
         "Nothing is built or served for it.",
-        (VerifierFunction,),
+        VerifierFunction,
     ),
     (
         "verifier, a program",
         "Nothing is built or served for it.",
-        (VerifierCommand,),
+        VerifierCommand,
     ),
-    ("execution", "How programs run that execute what a model wrote.", (ExecutionSpec,)),
-    ("generator and verifier", "Fields of every model.", (RoleSpec,)),
+    ("execution", "How programs run that execute what a model wrote.", ExecutionSpec),
+    ("generator and verifier", "Fields of every model.", RoleSpec),
     (
         "generator and verifier, compiled here",
         "A section without `url` names a checkpoint, which `tts build-engines` compiles.",
-        (EngineSpec,),
+        EngineSpec,
     ),
     (
         "generator and verifier, started",
         "A section of target vllm, sglang, llama.cpp or trtllm-serve. `tts plan` sizes the server, "
         "and prints its command line.",
-        (StartedSpec,),
+        StartedSpec,
     ),
     (
         "generator and verifier, on a server of their own",
         "A section with `url` names an engine that already runs: vLLM, SGLang, llama.cpp or "
         "trtllm-serve.",
-        (RemoteSpec,),
+        RemoteSpec,
     ),
-    ("generator.kv_cache, verifier.kv_cache", "", (KvCache,)),
-    ("generator.tensorrt, verifier.tensorrt", "", (TensorRTEngine,)),
-    ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", (CalibrationSpec,)),
-    ("generator.thinking", "", (ThinkingSpec,)),
-    ("verifier.calibration", "", (VerifierCalibration,)),
-    ("verifier.calibration.measured", "", (MeasuredOn,)),
-    ("verifier.critique", "", (CritiqueSpec,)),
-    ("verifier.critique.verdict", "", (VerdictSpec,)),
-    ("verifier.template", inspect.getdoc(Template) or "", (Template,)),
-    ("server", "", (ServerSpec,)),
-    ("tensorrt", "", (TensorRTSpec,)),
+    ("generator.kv_cache, verifier.kv_cache", "", KvCache),
+    ("generator.tensorrt, verifier.tensorrt", "", TensorRTEngine),
+    ("generator.tensorrt.calibration, verifier.tensorrt.calibration", "", CalibrationSpec),
+    ("generator.thinking", "", ThinkingSpec),
+    ("verifier.calibration", "", VerifierCalibration),
+    ("verifier.calibration.measured", "", MeasuredOn),
+    ("verifier.critique", "", CritiqueSpec),
+    ("verifier.critique.verdict", "", VerdictSpec),
+    ("verifier.template", inspect.getdoc(Template) or "", Template),
+    ("server", "", ServerSpec),
+    ("tensorrt", "", TensorRTSpec),
 )
 
 
@@ -213,22 +208,20 @@ def deployment_file() -> str:
         "`tts lint DEPLOYMENT` checks it. Brackets hold a field's type and default. Sizes are in "
         "tokens unless the description says otherwise. An unknown field is an error.",
     ]
-    kinds = (EngineSpec, StartedSpec, RemoteSpec)
-    common = {name for each in (*kinds, RoleSpec) for name in each.model_fields}
-    for heading, text, models in _SECTIONS:
+    kinds: list[type[BaseModel]] = [EngineSpec, StartedSpec, RemoteSpec]
+    common = [name for each in (*kinds, RoleSpec) for name in each.model_fields]
+    elsewhere = {each: [*RoleSpec.model_fields] for each in kinds}
+    elsewhere |= {GeneratorSpec: common, VerifierSpec: common}
+    for heading, text, model in _SECTIONS:
         parts += [f"## {heading}", *filter(None, [_line(text)])]
-        lines: dict[str, str] = {}
-        for model in models:
-            schema = model.model_json_schema()
-            for name, field in schema["properties"].items():
-                if models[0] in (GeneratorSpec, VerifierSpec) and name in common:
-                    continue
-                if models[0] in kinds and name in RoleSpec.model_fields:
-                    continue
+        schema = model.model_json_schema()
+        lines = []
+        for name, field in schema["properties"].items():
+            if name not in elsewhere.get(model, ()):
                 default = "required" if name in schema.get("required", ()) else _default(field)
                 kind = _type(field) + (f"; {default}" if default else "")
-                lines[name] = f"* `{name}` ({kind}): {_line(field_doc(name, model))}"
-        parts.append("\n".join(lines.values()))
+                lines.append(f"* `{name}` ({kind}): {_line(field_doc(name, model))}")
+        parts.append("\n".join(lines))
     parts += [
         "## Bundled deployments",
         "Every command takes the names that `tts list deployments` prints: the files in "
@@ -256,7 +249,6 @@ def _type(schema: dict[str, Any]) -> str:
     if "additionalProperties" in schema:
         return "mapping"
     names = {
-        "boolean": "boolean",
         "string": "path" if "path" in schema.get("format", "") else "text",
         None: "section",
     }
