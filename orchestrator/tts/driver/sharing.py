@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tts.build.tokenizer import Ids
 from tts.prompting import Context
 from tts.scheduling import Job, Scheduler
@@ -154,5 +152,6 @@ class PrefixReuse:
 def common_length(one: Ids, other: Ids) -> int:
     """How many tokens both begin with."""
     length = min(len(one), len(other))
-    differing = np.flatnonzero(one[:length] != other[:length])
-    return int(differing[0]) if len(differing) else length
+    differs = one[:length] != other[:length]
+    first = int(differs.argmax()) if length else 0
+    return first if length and differs[first] else length
