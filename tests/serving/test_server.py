@@ -4,12 +4,13 @@ import asyncio
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,12 @@ import psutil
 import pytest
 from tests.serving.conftest import (
     PATIENCE_S,
+    TEMPLATES,
     echo_program,
     left_of,
     let_initialize,
     make_deployment,
+    serve_echo,
     wait_until,
 )
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -43,6 +46,25 @@ from tts.serving.server.triton import Triton
 pytestmark = pytest.mark.server
 
 Echo = Callable[..., Deployment]
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with HTTP, of an interpreter found by a relative PATH.
+
+    Its shared memory is as it was at its first moment, not closed afterwards.
+    """
+    home = tmp_path_factory.mktemp("standing")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(home / "home"))
+        serve_echo(patch, shutil.copytree(TEMPLATES, home / "templates"))
+        patch.setattr(sys, "executable", os.path.relpath(sys.executable))
+        patch.setattr(server, "close_shared_memory", lambda prefix: None)
+        running = start_server(Triton(make_deployment(http_port="auto")))
+    with running:
+        yield running
+
+
 DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
 
 
@@ -57,14 +79,16 @@ def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
     assert not (paths.server_dir(deployment.name) / "triton.log").exists()
 
 
-def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
+def test_a_pair_for_which_too_little_memory_is_free_is_started_with_a_warning(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("tts.build.openvino.memory.memory_available", lambda: 2**20)
-    lines: list[str] = []
-    with start_server(Triton(echo(checkpoint=DEMO)), say=lines.append):
-        assert "needs 0." in lines[0]
-        assert lines[0].endswith("0.00 GiB are available now.")
+    service, lines = Triton(echo(checkpoint=DEMO)), list[str]()
+    service.folder.mkdir(parents=True)
+    service.prepare(lines.append)
+    assert "needs 0." in lines[0]
+    assert lines[0].endswith("0.00 GiB are available now.")
+    assert lines[1].startswith("Starting")
 
 
 def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo):
@@ -96,6 +120,7 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
                 with pytest.raises(grpc.RpcError, match="restricted"):
                     call(request)
     running.stop()  # a second time
+    assert not Path(running.addresses.socket).parent.exists()
     assert left_of(running.state.mark) == []
     assert find_server(Triton(deployment)) is None
     assert not stop_server(Triton(deployment))
@@ -382,37 +407,33 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(folder)] + [str(p) for p in folder.rglob("*") if p.lstat().st_mode & 0o077]
 
 
-def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(
-    echo: Echo, monkeypatch: pytest.MonkeyPatch
-):
+def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(standing: RunningServer):
     """Shared memory from its first moment: who opens it before it is closed reads what comes."""
-    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
-    with start_server(Triton(echo())) as running:
-        socket_file = Path(running.addresses.socket)
-        assert socket_file.is_socket()
-        for folder in (*socket_file.parents[:2], paths.server_dir("echo")):
-            assert open_to_others(folder) == []
-        regions = list(Path("/dev/shm").glob(f"{running.state.mark}*"))
-        assert [region.stat().st_mode & 0o777 for region in regions] == [0o600] * 2
-    assert not socket_file.parent.exists()
+    socket_file = Path(standing.addresses.socket)
+    assert socket_file.is_socket()
+    for folder in (*socket_file.parents[:2], standing.service.folder):
+        assert open_to_others(folder) == []
+    regions = list(Path("/dev/shm").glob(f"{standing.state.mark}*"))
+    assert [region.stat().st_mode & 0o777 for region in regions] == [0o600] * 2
 
 
-def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo):
+def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(
+    echo: Echo, standing: RunningServer
+):
     def regions() -> set[str]:
-        return {path.name for path in Path("/dev/shm").glob(f"{running.state.mark}*")}
+        return {path.name for path in Path("/dev/shm").glob(f"{standing.state.mark}*")}
 
-    with start_server(Triton(echo())) as running:
-        before = regions()
-        assert before
-        with start_server(Triton(echo("other"))):
-            pass  # stopped in order
-        with start_server(Triton(echo("other"))) as killed:
-            os.kill(killed.state.guard.pid, signal.SIGKILL)
-            wait_until(lambda: killed.state.server.process() is None)
-            assert find_server(Triton(echo("other"))) is None  # cleans up after it
-        assert left_of(killed.state.mark) == []
-        assert regions() == before
-        probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
+    before = regions()
+    assert before
+    with start_server(Triton(echo("other"))):
+        pass  # stopped in order
+    with start_server(Triton(echo("other"))) as killed:
+        os.kill(killed.state.guard.pid, signal.SIGKILL)
+        wait_until(lambda: killed.state.server.process() is None)
+        assert find_server(Triton(echo("other"))) is None  # cleans up after it
+    assert left_of(killed.state.mark) == []
+    assert regions() == before
+    probe.probe(standing.addresses.grpc, timeout_s=PATIENCE_S)
 
 
 def hpack(name: str, value: str) -> bytes:
@@ -453,18 +474,17 @@ def raw_grpc(address: str, path: str, header: tuple[str, str]) -> bytes:
     return said
 
 
-def test_closed_apis_stay_closed_to_a_client_that_writes_its_own_headers(echo: Echo):
+def test_closed_apis_stay_closed_to_a_client_that_writes_its_own_headers(standing: RunningServer):
     """The header that would open them is known: it stands in the command line."""
     status = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
     live = "/inference.GRPCInferenceService/ServerLive"
     opening = ("triton-grpc-protocol-closed:to-all", "nobody")
-    with start_server(Triton(echo())) as running:
-        words = psutil.Process(running.state.server.pid).cmdline()
-        assert any(word.endswith(":closed:to-all=nobody") for word in words)
-        address = running.addresses.grpc
-        assert b"\x0bgrpc-status\x010" in raw_grpc(address, live, ("x-plain", "1"))
-        assert b"restricted" in raw_grpc(address, status, ("x-plain", "1"))
-        assert b"\x0bgrpc-status\x010" not in raw_grpc(address, status, opening)
+    words = psutil.Process(standing.state.server.pid).cmdline()
+    assert any(word.endswith(":closed:to-all=nobody") for word in words)
+    address = standing.addresses.grpc
+    assert b"\x0bgrpc-status\x010" in raw_grpc(address, live, ("x-plain", "1"))
+    assert b"restricted" in raw_grpc(address, status, ("x-plain", "1"))
+    assert b"\x0bgrpc-status\x010" not in raw_grpc(address, status, opening)
 
 
 def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
@@ -477,18 +497,12 @@ def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
     assert bystander.returncode == 0
 
 
-def test_an_interpreter_found_by_a_relative_path_starts_one(echo: Echo, monkeypatch):
-    monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
-    with start_server(Triton(echo())) as running:
-        assert running.addresses.grpc
-
-
-def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
-    with start_server(Triton(echo(http_port="auto"))) as running:
-        assert b" 200 " in raw_http(running.addresses.http_port, "/v2/health/live", "x: 1")
-        for header in ("x: 1", "closed:to-all: nobody", "closed:to-all=nobody"):
-            said = raw_http(running.addresses.http_port, "/v2/systemsharedmemory/status", header)
-            assert b" 403 " in said.splitlines()[0]
+def test_http_opens_on_demand_and_its_closed_apis_stay_closed(standing: RunningServer):
+    port = standing.addresses.http_port
+    assert b" 200 " in raw_http(port, "/v2/health/live", "x: 1")
+    for header in ("x: 1", "closed:to-all: nobody", "closed:to-all=nobody"):
+        said = raw_http(port, "/v2/systemsharedmemory/status", header)
+        assert b" 403 " in said.splitlines()[0]
 
 
 def connected(port: int) -> socket.socket:
