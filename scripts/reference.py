@@ -209,8 +209,9 @@ def deployment_file() -> str:
         "tokens unless the description says otherwise. An unknown field is an error.",
     ]
     kinds: list[type[BaseModel]] = [EngineSpec, StartedSpec, RemoteSpec]
-    common = [name for each in (*kinds, RoleSpec) for name in each.model_fields]
-    elsewhere = {each: [*RoleSpec.model_fields] for each in kinds}
+    shared = [*RoleSpec.model_fields]
+    common = shared + [name for each in kinds for name in each.model_fields]
+    elsewhere = dict.fromkeys(kinds, shared)
     elsewhere |= {GeneratorSpec: common, VerifierSpec: common}
     for heading, text, model in _SECTIONS:
         parts += [f"## {heading}", *filter(None, [_line(text)])]
