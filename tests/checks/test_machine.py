@@ -1,13 +1,16 @@
-"""What is said of this machine, and whether it is ready for a deployment."""
+"""What is said of this machine, of the last start of its server, and of a deployment on it."""
 
 import pytest
 
+from tts.base import paths
 from tts.base.errors import BuildError
 from tts.build.openvino import threads
 from tts.build.spec import load_deployment
 from tts.checks import machine
 from tts.checks.findings import Observation
-from tts.checks.machine import diagnose, verdict
+from tts.checks.machine import diagnose, last_start, verdict
+from tts.serving.contract import start_log_forms
+from tts.serving.server.triton import LOG
 
 
 def seen(deployment):
@@ -82,3 +85,35 @@ def test_engines_that_take_long_are_built_first(monkeypatch):
     monkeypatch.setattr(machine, "require_current", refuse)
     line = verdict(deployment, diagnose(deployment))
     assert line == "missing: its engines. Run: tts build-engines demo"
+
+
+H100 = load_deployment("llama-1b-prm-8b-h100-bf16")
+FORMS = start_log_forms()
+
+
+def lines(cut=0):
+    """A start as planned; `cut` takes tokens off the verifier's pool."""
+    for role, spec in H100.engines().items():
+        tokens = spec.kv_cache.tokens - cut * (role == "verifier")
+        pool, blocks = FORMS["pool"].example, FORMS["blocks"].example
+        yield pool.replace("370816", str(tokens))
+        yield blocks.replace("length=4096", f"length={spec.max_seq_len}")
+
+
+@pytest.mark.parametrize(
+    ("log", "states", "words"),
+    [
+        (["noise"], [], ""),
+        ([*lines()], ["ok", "ok"], ""),
+        ([*lines(cut=320)], ["note", "ok"], f"{H100.verifier.kv_cache.tokens - 320:,} tokens"),
+        ([*lines(), FORMS["shortened"].example], ["ok", "note"], "5,185 tokens, where"),
+    ],
+)
+def test_pools_and_lengths_of_the_last_start(home, log, states, words):
+    file = paths.server_dir(H100.name) / LOG
+    assert list(last_start(H100)) == []
+    file.parent.mkdir(parents=True)
+    file.write_text("\n".join(log))
+    seen = list(last_start(H100))
+    assert [each.state for each in seen] == states
+    assert words in " ".join(each.found for each in seen)
