@@ -124,7 +124,7 @@ _RUNS = CommandGroup.of(
     Command(
         "export",
         "look:Export",
-        "export:export",
+        "report:export",
         "Write the problems of runs, or their completions, as one table for pandas and polars.",
         "tts runs export runs/RUN --out problems.parquet",
         "tts runs export runs/ONE runs/OTHER --completions --out completions.csv",

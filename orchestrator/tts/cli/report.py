@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import typer
 
@@ -23,9 +24,19 @@ from tts.reports.study_page import print_advice, study_report
 from tts.reports.terminal import listed_table, print_report
 from tts.reports.trace import write_trace
 from tts.runs.compare import Baseline, Comparison, compare
+from tts.runs.files import replacing
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
 from tts.runs.groups import list_runs, runs_in
 from tts.runs.pairs import Pair, Setting
+from tts.runs.tables import (
+    CompletionRow,
+    ProblemRow,
+    TableKind,
+    as_table,
+    completion_rows,
+    problem_rows,
+    write_table,
+)
 
 from .json_output import print_json
 from .options import look, usable
@@ -145,13 +156,39 @@ def merge(options: look.Merge) -> None:
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
+def export(options: look.Export) -> None:
+    """Run `tts runs export`."""
+    runs, out, completions = options.runs, options.out, options.completions
+    kind = out.suffix.lower().removeprefix(".") if out else "jsonl"
+    if kind not in get_args(TableKind):
+        raise typer.BadParameter("must end with .parquet, .csv or .jsonl", param_hint="--out")
+    for folder in runs:
+        for run, _ in runs_in(folder):
+            _spare(run, out, "--out")
+    of, rows = (CompletionRow, completion_rows) if completions else (ProblemRow, problem_rows)
+    if out is None:
+        for row in rows(runs):
+            typer.echo(as_table([row], kind, of).decode(), nl=False)
+        return
+    try:
+        with replacing(out.expanduser().parent.resolve() / out.name) as stream:
+            count = write_table(stream, kind, of, rows(runs))
+    except OSError as error:
+        raise RunError(
+            f"The table {out} cannot be written: {error.strerror or error}.",
+            hint="Name another file with --out, in a folder that is there; without --out it goes "
+            "to stdout.",
+        ) from error
+    say(f"{out}: {count:,} {'completions' if completions else 'problems'}")
+
+
 def trace(options: look.Trace) -> None:
     """Run `tts runs trace`."""
     runs = [folder for folder, _ in runs_in(options.run)]
     if options.to and len(runs) > 1:
         raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
-        spare(folder, options.to, "--to")
+        _spare(folder, options.to, "--to")
         file, counts = write_trace(folder, options.to)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""
         say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
@@ -161,7 +198,7 @@ def trace(options: look.Trace) -> None:
     )
 
 
-def spare(run: Path, to: Path | None, option: str) -> None:
+def _spare(run: Path, to: Path | None, option: str) -> None:
     """Refuse to write over what a run is made of; raises BadParameter."""
     own = {(run / name).resolve() for name in (CONFIG, PROBLEMS, EVENTS, SUMMARY)}
     if to and to.expanduser().resolve() in own:

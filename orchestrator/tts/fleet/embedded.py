@@ -64,7 +64,7 @@ async def embedded_engines(
     }
     stages = {role: Stage(model, READING) for role, model in models.items()}
 
-    def tell(role: Role, doing: str, fraction: float | None = None) -> None:
+    def report(role: Role, doing: str, fraction: float | None = None) -> None:
         stages[role] = Stage(MODELS[role], doing, fraction)
         on_loading(Loading(time.monotonic() - began, dict(stages)))
 
@@ -80,7 +80,7 @@ async def embedded_engines(
         connection = EmbeddedConnection(engines)
         stack.push_async_callback(connection.aclose)
         opening = [
-            asyncio.ensure_future(_open(deployment, role, engine, partial(tell, role)))
+            asyncio.ensure_future(_open(deployment, role, engine, partial(report, role)))
             for role, engine in engines.items()
         ]
         try:
@@ -108,42 +108,44 @@ async def _open(
     deployment: Deployment,
     role: Role,
     engine: EmbeddedEngine,
-    tell: Callable[..., None],
+    report: Callable[..., None],
 ) -> None:
     given_up = threading.Event()
-    tell_part = in_loop(partial(tell, READING))
+    report_part = in_loop(partial(report, READING))
 
     def read() -> None:
         for weights in paths.engine_dir(deployment.name, role).glob("*.bin"):
-            read_weights(weights, tell_part, lambda: not given_up.is_set())
+            read_weights(weights, report_part, lambda: not given_up.is_set())
 
-    tell(READING, 0.0)
+    report(READING, 0.0)
     try:
         await asyncio.to_thread(read)
     finally:
         given_up.set()  # a thread is not cancelled with the one who waits for it
-    tell(COMPILING)
+    report(COMPILING)
     await engine.open()
-    tell(OPEN)
+    report(OPEN)
 
 
-class _Told:
+class _ReportedSteps:
     """The steps that an engine of this process reports, until it is closed; see Follower."""
 
     def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine
-        self._told: deque[Statistics] = deque()
-        engine.listeners.append(self._told.append)
+        self._steps: deque[Statistics] = deque()
+        engine.listeners.append(self._steps.append)
 
     def read(self) -> Iterator[Statistics]:
-        while self._told:  # the event loop goes on to append to it
-            yield self._told.popleft()
+        while self._steps:  # the event loop goes on to append to it
+            yield self._steps.popleft()
 
     def close(self) -> None:
-        self._engine.listeners.remove(self._told.append)
+        self._engine.listeners.remove(self._steps.append)
 
 
 def _every_step(
     deployment: Deployment, engines: Mapping[Role, EmbeddedEngine], began: float
 ) -> EveryStep:
-    return EveryStep(deployment, began, {role: _Told(each) for role, each in engines.items()})
+    return EveryStep(
+        deployment, began, {role: _ReportedSteps(each) for role, each in engines.items()}
+    )
