@@ -71,7 +71,7 @@ def test_what_is_up_to_date_is_left_alone(setup, tmp_path):
     assert setup("dev")[:2] == (0, ["pip torch", "sync requirements-dev.lock"])
     assert setup()[:2] == (0, []), "development has what the demo needs"
     (tmp_path / "requirements.lock").write_text("# another")
-    assert setup()[:2] == (0, ["sync requirements.lock"])
+    assert setup()[:2] == (0, ["pip torch", "sync requirements-dev.lock"]), "it stays one"
     assert setup("everything")[0] == 1
 
 
