@@ -142,7 +142,7 @@ def try_with(monkeypatch, folder, change):
     lines = (
         "import tts.build.tokenizer_check as worker",
         change,
-        "worker.serve(lambda: worker._tried)",
+        "worker.serve(lambda: worker._answer)",
     )
     (folder / "changed_worker.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(folder)

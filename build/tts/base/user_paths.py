@@ -18,6 +18,9 @@ from typing import Literal
 from . import paths
 from .errors import ConfigError
 
+PRIVATE = 0o700
+Marked = Literal["tokenizers", "engines"]
+
 
 def is_there(path: Path) -> bool:
     """Whether anything is at a path; raises ConfigError where this user may not look."""
@@ -57,9 +60,6 @@ def _closed_above(path: Path) -> Path:
     return next((folder for folder in folders if is_closed(folder)), path.parent)
 
 
-PRIVATE = 0o700
-
-
 def is_own(folder: Path) -> bool:
     """Whether a folder is this user's, or nothing is there yet.
 
@@ -90,9 +90,6 @@ def private_folder(folder: Path) -> Path:
     if stat.S_IMODE(folder.lstat().st_mode) != PRIVATE:
         folder.chmod(PRIVATE)
     return folder
-
-
-Marked = Literal["tokenizers", "engines"]
 
 
 def is_marked(kind: Marked, thing: str, state: str = "") -> bool:

@@ -32,6 +32,7 @@ CHECKPOINT_FILES = (
     INDEX,
 )
 """Files beside the weights that an engine depends on: its shape, end tokens and label ids."""
+_SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,6 @@ def _stamp(file: Path, earlier: FileStamp | None) -> FileStamp:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
     size, mtime_ns, ctime_ns = current
     return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)
-
-
-_SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def write_causal(checkpoint: Checkpoint, folder: Path) -> None:

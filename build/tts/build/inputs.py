@@ -47,6 +47,10 @@ from .verifiers.dialogue import VerifierDialogue, column_tokens, verifier_dialog
 from .verifiers.untrained import Prompted
 from .weights import Weights
 
+_QUESTION = "What is 1 + 1?"
+_STEPS = ("1 + 1 = 2", "The answer is 2.")
+_DIGITS = 16
+
 
 class EngineInputs:
     """The inputs of one role; each is read when it is first asked for, and kept.
@@ -245,11 +249,6 @@ def judged_by(model: ModelConfig, spec: RoleSpec) -> str:
     if model.head:
         return model.head.text
     return spec.facts.judged_by if isinstance(spec, VerifierRole) else READ_AT_LABELS
-
-
-_QUESTION = "What is 1 + 1?"
-_STEPS = ("1 + 1 = 2", "The answer is 2.")
-_DIGITS = 16
 
 
 @dataclass(frozen=True)

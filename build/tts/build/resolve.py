@@ -18,6 +18,14 @@ from tts.base.shown_text import Say
 
 from .spec import Deployment, RemoteSpec, RoleSpec, StartedSpec, load_deployment
 
+FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+)
+
 
 def say_on_stderr(line: str) -> None:
     """Say what takes a while, beside whatever a command prints."""
@@ -45,15 +53,6 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
             folder = tokenizer_folder(str(spec.tokenizer_folder), say)
             update[role] = spec.model_copy(update={"tokenizer": folder})
     return deployment.model_copy(update=update)
-
-
-FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-)
 
 
 def tokenizer_folder(name: str, say: Callable[[str], None]) -> Path:

@@ -31,6 +31,13 @@ _MEMORY_GIB = 4
 _RULES = 2
 """Raised where a check is added, so that files that passed before are tried again."""
 _passed: set[str] = set()
+MAX_IDS = 100
+"""The most ids that one character may become."""
+MAX_TOKENS = 4_000_000
+"""Ids: several times those of the largest vocabulary known."""
+MAX_REPETITIONS = 1000
+_COMMON = "aA1 .\n\u00e9\u4e2d"
+_TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
 
 
 def require_loadable(data: bytes) -> None:
@@ -75,16 +82,7 @@ def _try(data: bytes) -> None:
         raise Unreadable(wrong)
 
 
-MAX_IDS = 100
-"""The most ids that one character may become."""
-MAX_TOKENS = 4_000_000
-"""Ids: several times those of the largest vocabulary known."""
-MAX_REPETITIONS = 1000
-_COMMON = "aA1 .\n\u00e9\u4e2d"
-_TEXTS = ("1", "So 1 + 1 = 2.\n\nHence $x^2$ is \\frac{1}{2} \u00e9\u4e2d\U0001f600", " \n" * 40)
-
-
-def _tried(text: str) -> Generator[str, None, dict[str, str]]:
+def _answer(text: str) -> Generator[str, None, dict[str, str]]:
     try:
         yield "reading it"
         file = parse_json(text)
@@ -145,4 +143,4 @@ def _encode(tokenizer: Tokenizer, sample: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    serve(lambda: _tried)
+    serve(lambda: _answer)

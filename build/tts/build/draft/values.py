@@ -33,6 +33,20 @@ SYSTEM_PROMPT = (
     "Please reason step by step, and put your final answer within \\boxed{}."  # of Qwen2.5-Math
 )
 _TEMPLATE = {"head": "{question}\n\n", "answer": "\n\n", "turn": "{label}\n\n"}
+_EXACT_SHARE = 1 / 4
+"""Share of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
+_SHARE = 3 / 4
+"""Share of the machine's memory that a pair may take beside everything else."""
+_MAX_GPUS = 8
+"""Considered where the file is for GPUs that are not here."""
+_FEW = 16
+"""Requests of a pair that has little memory."""
+_SEQUENCES = 8
+"""Sequences of full length that a pool should hold."""
+_STARTED_REQUESTS = (128, 64, 16)
+"""Requests of a generator that is started on GPUs."""
+_BATCHES = (512, 128)
+"""Requests of a generator on GPUs."""
 
 
 def drafted(choices: Choices, machine: Machine) -> Deployment:
@@ -140,22 +154,6 @@ def _model(
         "max_seq_len": length,
         "kv_cache": {"tokens": tokens},
     }
-
-
-_EXACT_SHARE = 1 / 4
-"""Share of the machine's memory: a pair that takes no more in fp32 is small, and fast enough."""
-_SHARE = 3 / 4
-"""Share of the machine's memory that a pair may take beside everything else."""
-_MAX_GPUS = 8
-"""Considered where the file is for GPUs that are not here."""
-_FEW = 16
-"""Requests of a pair that has little memory."""
-_SEQUENCES = 8
-"""Sequences of full length that a pool should hold."""
-_STARTED_REQUESTS = (128, 64, 16)
-"""Requests of a generator that is started on GPUs."""
-_BATCHES = (512, 128)
-"""Requests of a generator on GPUs."""
 
 
 def fitted(deployment: Deployment, machine: Machine) -> Deployment:

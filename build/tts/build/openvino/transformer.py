@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
 
 _ROWS_AT_ONCE = 4096  # bounds the temporaries of quantisation, in rows
+_MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
+_CLOSED = -1e30  # of a column: no temperature raises it, and it is finite
+_LEAST = 1e-37  # the logarithm of a sum of probabilities stays finite
+SCORE_LOGITS = 2
+MODEL_FILE = "openvino_model.xml"
+WEIGHTS_FILE = "openvino_model.bin"
+EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
+"""Raised where the exported graph changes, so that engines made before are built again."""
 
 
 def constant(array: Array) -> Node:
@@ -104,14 +112,6 @@ def _bfloat16(array: Array) -> Node:
     tensor = Tensor(bits.view(np.uint16).ravel(), Shape(list(array.shape)), Type.bf16)
     # copied: a constant that shares a Tensor does not keep the array behind it alive
     return op.Constant(tensor, shared_memory=False)
-
-
-_MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
-_CLOSED = -1e30  # of a column: no temperature raises it, and it is finite
-_LEAST = 1e-37  # the logarithm of a sum of probabilities stays finite
-
-
-SCORE_LOGITS = 2
 
 
 @dataclass(frozen=True)
@@ -408,12 +408,6 @@ class Transformer:
 
     def _float(self, value: float) -> Node:
         return self.ops.constant(np.array(value, np.float32))
-
-
-MODEL_FILE = "openvino_model.xml"
-WEIGHTS_FILE = "openvino_model.bin"
-EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
-"""Raised where the exported graph changes, so that engines made before are built again."""
 
 
 def save_model(model: Model, folder: Path) -> None:

@@ -9,6 +9,8 @@ from pydantic import Field, StrictBool, model_validator
 from .section import Count, FilePath, Parallel, RoleSpec, Section
 
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
+Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 
 
 class TensorRTSpec(Section):
@@ -22,9 +24,6 @@ class TensorRTSpec(Section):
     launcher: Literal["auto", "mpirun"] = "auto"
     """`auto` uses mpirun only where ranks must be spawned (anything but all on GPU 0);
     `mpirun` always does (docs/guides/gpu.md, target tensorrt only)."""
-
-
-Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
 
 
 class CalibrationSpec(Section):
@@ -80,9 +79,6 @@ class TensorRTEngine(Section):
                     "different devices (tensor_parallel x pipeline_parallel)"
                 )
         return self
-
-
-Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 
 
 class KvCache(Section):

@@ -19,6 +19,9 @@ from .server import Port
 from .verifier import VerifierRole
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+GGUF = ".gguf"
+SHARED_FIELDS = ("target", "checkpoint", "tokenizer", "max_seq_len")
+"""Fields that a verifier `same_as: generator` has from a started generator."""
 
 
 def _url(value: object) -> object:
@@ -109,11 +112,6 @@ class RemoteGenerator(GeneratorRole, RemoteSpec):
 
 class RemoteVerifier(VerifierRole, RemoteSpec):
     """A verifier on a server of its own; which formats it can score is found by asking it."""
-
-
-GGUF = ".gguf"
-SHARED_FIELDS = ("target", "checkpoint", "tokenizer", "max_seq_len")
-"""Fields that a verifier `same_as: generator` has from a started generator."""
 
 
 class StartedSpec(RoleSpec):

@@ -18,6 +18,7 @@ from .section import FilePath, Parallel, Section
 from .verifier_formats import Scores
 
 SandboxName = Literal["bubblewrap", "none-i-trust-all-generated-code"]
+_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class ExecutionSpec(Section):
@@ -49,9 +50,6 @@ class ExecutionSpec(Section):
         """A copy with absolute paths; relative ones start at `folder`."""
         reads = tuple((folder / path.expanduser()).resolve() for path in self.reads)
         return self.model_copy(update={"reads": reads})
-
-
-_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class TextVerifier(Section):

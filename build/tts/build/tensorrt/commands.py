@@ -19,76 +19,10 @@ from ..model_config import ModelConfig
 from ..spec import PRECISIONS, STARTED, Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
 
-
-def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
-    if deployment.target not in STARTED:
-        _require_convertible(deployment, role, model)
-        _check_precision(deployment, role, deployment.tensorrt_block.gpu)
-    _check_parallelism(deployment, role, model)
-
-
-def _check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
-    precision = deployment.engines()[role].precision
-    if problem := contract.precision_problem(gpu, precision):
-        able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: {role}.precision is {precision!r} on {gpu}: "
-            f"{problem}.",
-            hint=f"Set {role}.precision to one that {gpu} has ({', '.join(able)}), or tensorrt.gpu "
-            "to another GPU.",
-        )
-
-
-def _check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    placement = deployment.engines()[role].placement
-    tensor, pipeline = placement.tensor_parallel, placement.pipeline_parallel
-    ways, experts = placement.expert_parallel, model.experts
-
-    def refuse(field: str, value: int, why: str) -> NoReturn:
-        where = f"{role}.{field}" if deployment.target in STARTED else f"{role}.tensorrt.{field}"
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: {where} is {value}{why}.",
-            hint=f"Choose a {where} that fits the model.",
-        )
-
-    if model.num_layers < pipeline:
-        refuse("pipeline_parallel", pipeline, f", but the model has {model.num_layers} layers")
-    if model.num_heads % tensor:
-        heads = f"the model's {model.num_heads} attention heads"
-        refuse("tensor_parallel", tensor, f"; it must divide {heads}")
-    if model.num_kv_heads % tensor and tensor % model.num_kv_heads:
-        heads = f"the model's {model.num_kv_heads} key/value heads"
-        refuse("tensor_parallel", tensor, f"; it must divide {heads}, or be a multiple of them")
-    if ways > 1 and experts is None:
-        refuse("expert_parallel", ways, ", but the model has no experts")
-    if experts and experts.count % ways:
-        refuse("expert_parallel", ways, f"; it must divide the model's {experts.count} experts")
-    width = experts.intermediate_size if experts else model.intermediate_size
-    if width % (tensor // ways):
-        refuse("tensor_parallel", tensor, f", but the model's MLP is {width} wide")
-
-
-def _require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a head that the target cannot compute."""
-    head = model.head
-    if head is None or len(head.layers) == 1:
-        return
-    raise ConfigError(
-        f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
-        f"{deployment.target} cannot compute: its engines end in one matrix, which has no place "
-        "for the ReLU between two layers.",
-        hint="Use a verifier that answers with label tokens, target openvino, or vLLM by url "
-        "(docs/reference/verifiers.md).",
-    )
-
-
 RECIPE_VERSION = 1
 """Raised when these commands change so that existing engines must be built again."""
-
 SCRIPT = Path(in_container.__file__).resolve()
 _PYTHON = ("python3", "-P", str(SCRIPT))  # -P: do not import modules beside the script
-
 StepName = Literal["check", "convert", "quantise", "compile"]
 
 
@@ -301,6 +235,69 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
             f"known by name ({', '.join(contract.calibration_sets())}) nor an absolute path.",
             hint="Name one of these sets, or write the folder's whole path.",
         )
+
+
+def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
+    if deployment.target not in STARTED:
+        _require_convertible(deployment, role, model)
+        _check_precision(deployment, role, deployment.tensorrt_block.gpu)
+    _check_parallelism(deployment, role, model)
+
+
+def _check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
+    precision = deployment.engines()[role].precision
+    if problem := contract.precision_problem(gpu, precision):
+        able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.precision is {precision!r} on {gpu}: "
+            f"{problem}.",
+            hint=f"Set {role}.precision to one that {gpu} has ({', '.join(able)}), or tensorrt.gpu "
+            "to another GPU.",
+        )
+
+
+def _check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    placement = deployment.engines()[role].placement
+    tensor, pipeline = placement.tensor_parallel, placement.pipeline_parallel
+    ways, experts = placement.expert_parallel, model.experts
+
+    def refuse(field: str, value: int, why: str) -> NoReturn:
+        where = f"{role}.{field}" if deployment.target in STARTED else f"{role}.tensorrt.{field}"
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {where} is {value}{why}.",
+            hint=f"Choose a {where} that fits the model.",
+        )
+
+    if model.num_layers < pipeline:
+        refuse("pipeline_parallel", pipeline, f", but the model has {model.num_layers} layers")
+    if model.num_heads % tensor:
+        heads = f"the model's {model.num_heads} attention heads"
+        refuse("tensor_parallel", tensor, f"; it must divide {heads}")
+    if model.num_kv_heads % tensor and tensor % model.num_kv_heads:
+        heads = f"the model's {model.num_kv_heads} key/value heads"
+        refuse("tensor_parallel", tensor, f"; it must divide {heads}, or be a multiple of them")
+    if ways > 1 and experts is None:
+        refuse("expert_parallel", ways, ", but the model has no experts")
+    if experts and experts.count % ways:
+        refuse("expert_parallel", ways, f"; it must divide the model's {experts.count} experts")
+    width = experts.intermediate_size if experts else model.intermediate_size
+    if width % (tensor // ways):
+        refuse("tensor_parallel", tensor, f", but the model's MLP is {width} wide")
+
+
+def _require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError for a head that the target cannot compute."""
+    head = model.head
+    if head is None or len(head.layers) == 1:
+        return
+    raise ConfigError(
+        f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
+        f"{deployment.target} cannot compute: its engines end in one matrix, which has no place "
+        "for the ReLU between two layers.",
+        hint="Use a verifier that answers with label tokens, target openvino, or vLLM by url "
+        "(docs/reference/verifiers.md).",
+    )
 
 
 def _check(deployment: Deployment, spec: EngineSpec, work: Workspace) -> BuildStep:

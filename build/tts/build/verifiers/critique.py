@@ -39,6 +39,20 @@ _NUMBERED = re.compile(r"\A(?:## )?Step \d+:\s*")
 """The number that a generator gives its step."""
 _ANY_WORD = "1"
 """Text in front of a piece while it is encoded: alone, it might begin with another token."""
+TAIL = 20_000
+"""Characters at the end of a critique in which its verdict is looked for."""
+LABELS: Mapping[str, float] = {
+    **dict.fromkeys(("right", "yes", "correct", "true", "pass"), 1.0),
+    **dict.fromkeys(("wrong", "no", "incorrect", "false", "fail"), 0.0),
+}
+"""What words are worth unless the deployment names others."""
+_OBJECT = re.compile(r'\{\s*"')
+_IN_VAIN = 10 * TAIL
+"""Characters that are read of what begins like a JSON object and is none, all together."""
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
+_WORD = re.compile(r"\W{0,10}?([+-]?\.?\w[\w.]{0,99})")
+"""The next word, behind the marks around it: `: **right**.`"""
+Reader = Callable[[str], float | None]
 
 
 @dataclass(frozen=True)
@@ -227,23 +241,6 @@ def _without_end(text: str, eos: str) -> str:
     """A chat that goes on in its last turn."""
     stripped = text.removesuffix("\n")
     return stripped.removesuffix(eos) if eos and stripped.endswith(eos) else text
-
-
-TAIL = 20_000
-"""Characters at the end of a critique in which its verdict is looked for."""
-LABELS: Mapping[str, float] = {
-    **dict.fromkeys(("right", "yes", "correct", "true", "pass"), 1.0),
-    **dict.fromkeys(("wrong", "no", "incorrect", "false", "fail"), 0.0),
-}
-"""What words are worth unless the deployment names others."""
-_OBJECT = re.compile(r'\{\s*"')
-_IN_VAIN = 10 * TAIL
-"""Characters that are read of what begins like a JSON object and is none, all together."""
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
-_WORD = re.compile(r"\W{0,10}?([+-]?\.?\w[\w.]{0,99})")
-"""The next word, behind the marks around it: `: **right**.`"""
-
-Reader = Callable[[str], float | None]
 
 
 def reader(spec: VerdictSpec) -> Reader:

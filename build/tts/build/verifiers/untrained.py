@@ -50,6 +50,10 @@ _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
 _ANY_WORD = "1"
 """Text put in front of a piece while it is encoded: alone, the piece might begin with another
 token."""
+STEP_END = "\n\n"
+_LETTER = "A"
+"""What the encoding of an empty line finds at its sides."""
+_MARK = "\ue000question\ue001"
 
 
 @dataclass(frozen=True)
@@ -136,12 +140,6 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
                 hint="Set verifier.labels to words that this model begins an answer with.",
             )
     return Prompted(tokenizer, head, join, between, answers[0], tuple(map(tuple, questions)))
-
-
-STEP_END = "\n\n"
-_LETTER = "A"
-"""What the encoding of an empty line finds at its sides."""
-_MARK = "\ue000question\ue001"
 
 
 @dataclass(frozen=True)
