@@ -140,7 +140,7 @@ class _SchemaReader:
             return self._any(ANY_LEVELS)
         if self._whole and "$ref" in schema:
             _allow_only(schema, at, {"$ref"})
-            return self._referred(schema["$ref"], at)
+            return self._referred(schema["$ref"])
         for keyword in ("const", "enum", "anyOf", "oneOf"):
             if keyword in schema:
                 _allow_only(schema, at, {keyword, "type"} if keyword[2:] != "Of" else {keyword})
@@ -172,7 +172,7 @@ class _SchemaReader:
             )
         )
 
-    def _referred(self, ref: str, at: str) -> Node:
+    def _referred(self, ref: str) -> Node:
         """A rule of its own for each schema that is referred to: it may refer to itself."""
         if ref not in self._refs:
             self._refs[ref] = Ref(f"ref{len(self._refs)}")

@@ -127,7 +127,8 @@ def ebnf(node: Node) -> str:
         if len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
             return f'"{_char(node.ranges[0][0])}"'
         ranges = (each for low, high in node.ranges for each in _utf8_blocks(low, high))
-        return "[" + "".join(_range(low, high) for low, high in ranges) + "]"
+        texts = (_char(a) if a == b else f"{_char(a)}-{_char(b)}" for a, b in ranges)
+        return f"[{''.join(texts)}]"
     if isinstance(node, Seq):
         return " ".join(_pieces(node)) or '""'
     if isinstance(node, Choice):
@@ -177,10 +178,6 @@ def _utf8_blocks(low: int, high: int) -> Iterator[tuple[int, int]]:
             yield low, begin - 1
             low = begin
     yield low, high
-
-
-def _range(low: int, high: int) -> str:
-    return _char(low) if low == high else f"{_char(low)}-{_char(high)}"
 
 
 def _char(code: int) -> str:

@@ -25,7 +25,7 @@ def read_answer(cell: Any, kind: AnswerKind | None) -> str:
     Without a kind it is GSM8K's number after `####` where there is one, else the text as it is.
     """
     text = as_cell_text(cell)
-    return (_after_hashes_or_text if kind is None else READERS[kind])(text)
+    return extract_gsm8k_answer(text) or text if kind is None else READERS[kind](text)
 
 
 def as_cell_text(cell: Any) -> str:
@@ -35,10 +35,6 @@ def as_cell_text(cell: Any) -> str:
     if not isinstance(cell, str) or not cell.strip():
         raise Unreadable(f"is {cell!r:.200}; it must be a text")
     return cell
-
-
-def _after_hashes_or_text(text: str) -> str:
-    return extract_gsm8k_answer(text) or text
 
 
 def _after_hashes(text: str) -> str:

@@ -37,11 +37,11 @@ NAMES = ("greedy", "beam-search", "best-of-n", "weighted-best-of-n")
 
 @pytest.mark.usefixtures("engines")
 def test_a_sweep_of_a_strategy_in_a_file_has_a_row_for_each_value(tmp_path):
-    (tmp_path / "own.py").write_text(
+    (tmp_path / "swept.py").write_text(
         "from tts.search import SampleSearchConfig\nfrom tts.strategies.strategy import Strategy\n"
         "MINE = Strategy('mine', '', SampleSearchConfig, 'majority')\n"
     )
-    file = f"{tmp_path}/own.py:MINE"
+    file = f"{tmp_path}/swept.py:MINE"
     wanted = replace(WANTED, parameters={"max_tokens": 16}, sources={"strategy": source_of(file)})
     names = (file, "majority-vote")
     folder = run_all(wanted, tmp_path / "sweep", Said(), names=names, sweep=SWEEP)

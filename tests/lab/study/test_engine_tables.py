@@ -80,14 +80,14 @@ def test_divisions_limits_and_numbers_of_completions_are_in_their_order():
     limits = concurrency(STUDY, RESULTS, 20).rows
     found = [(row["problems in flight"], row["limited"]) for row in limits]
     assert found == [(1, True), (4, True), (20, False)]
-    by_n = accuracy_by_n(STUDY, RESULTS).rows
+    by_n = accuracy_by_n(RESULTS).rows
     assert [(row["n"], row["accuracy"], row["problems"]) for row in by_n] == [
         *((4, 0.5, 40), (16, 0.6, 40), (32, 0.75, 40)),
     ]
     assert [row["generated tokens per problem"] for row in by_n] == [240, 960, 1920]
     assert (by_n[1]["low"], by_n[1]["high"]) == pytest.approx(wilson(0.6, 40), abs=1e-4)
     few = {name: RESULTS[name] for name in (BASE, "batched")}
-    assert by_split(STUDY, few) is concurrency(STUDY, few, 20) is accuracy_by_n(STUDY, few) is None
+    assert by_split(STUDY, few) is concurrency(STUDY, few, 20) is accuracy_by_n(few) is None
 
 
 def test_trees_are_compared_among_cells_of_one_n_in_each_round():

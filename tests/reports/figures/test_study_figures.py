@@ -68,7 +68,7 @@ def tables(results):
         by_split(STUDY, results),
         ablation(STUDY, results),
         concurrency(STUDY, results, 20),
-        accuracy_by_n(STUDY, results),
+        accuracy_by_n(results),
         memory_by_split(DEMO, pair_memory(DEMO)),
         *by_load(LOAD),
         made(

@@ -59,7 +59,7 @@ def run_all(
         strategies = strategies_of(names, own)
         return members_of(variants_of(spec, config.parameters, strategies, sweep), strategies)
 
-    def pick(config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
+    def pick(spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
         own = own_strategies(loaded)
         return _chosen(members_on(spec, own)[0], spec, own)
 
@@ -142,7 +142,7 @@ def resume_group(
     config = on_deployment(before.shared, folder, deployment, server, sources or {})
     folder = folder.resolve()
 
-    def pick(config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
+    def pick(spec: Deployment, loaded: Mapping[str, Loaded]) -> ChosenStrategy:
         return _chosen(before.members[0], spec, own_strategies(loaded))
 
     plan = prepare(config, observer, endpoints, pick=pick)

@@ -247,7 +247,7 @@ def repeated(sources: Mapping[str, FunctionSource]) -> str:
     return "".join(f" {shlex.join(words)}" for words in options)
 
 
-def pick_strategy(
+def _named_strategy(
     config: RunConfig, spec: Deployment, loaded: Mapping[str, Loaded]
 ) -> ChosenStrategy:
     """The strategy that a configuration names, or has loaded from a file."""
@@ -299,20 +299,20 @@ def prepare(
     *,
     problems: Sequence[Problem] | None = None,
     folder: Path | None = None,
-    pick: Callable[[RunConfig, Deployment, Mapping[str, Loaded]], ChosenStrategy] = pick_strategy,
+    pick: Callable[[Deployment, Mapping[str, Loaded]], ChosenStrategy] | None = None,
 ) -> Plan:
     """The plan of a run: its problems, the strategy; the engines and every length are checked.
 
     `problems`: those of the configuration by default, which may be in the run's `folder`. `pick`
-    chooses the strategy. Engines that are not built are, if that takes seconds.
+    chooses another strategy than it names. Engines that are not built are, if that takes seconds.
     """
     if problems is None:
         config, problems = gather_problems(config, observer.say, folder)
     loaded = load_all(config.sources)
-    if "strategy" not in loaded and pick is pick_strategy:
+    if "strategy" not in loaded and not pick:
         find_strategy(config.strategy)
     spec = deployment_of(config)
-    strategy = pick(config, spec, loaded)
+    strategy = pick(spec, loaded) if pick else _named_strategy(config, spec, loaded)
     own = loaded["verifier"].value if "verifier" in loaded else None
     if own is None and isinstance(spec.verifier, VerifierFunction):
         raise ConfigError(

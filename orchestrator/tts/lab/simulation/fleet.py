@@ -55,19 +55,19 @@ _BLOCK_SIZE = 32
 
 
 def simulated_deployment(
-    gpu: GpuName, gpus: int, *, critique_tokens: int | None = None, writer: str = WRITER
+    gpu: GpuName, gpus: int, *, critique_tokens: int | None = None
 ) -> Deployment:
     """The usual pair on one GPU, or on two, one each.
 
-    With `critique_tokens`, the mean length of a critique, the verifier is `writer`. The memory that
-    is left is KV cache, half each where they share it.
+    With `critique_tokens`, the mean length of a critique, the verifier is one that writes. The
+    memory that is left is KV cache, half each where they share it.
     """
     alone = gpus > 1
     generator = {"in_flight_requests": 512, "step_delimiter": DELIMITER}
     verifier = {**_section(VERIFIER, device=int(alone)), "in_flight_tokens": 65536}
     if critique_tokens is not None:
         verifier = {
-            **_section(writer, device=int(alone)),
+            **_section(WRITER, device=int(alone)),
             "format": "critique",
             "in_flight_requests": 512,
             "critique": {"max_tokens": ROOM * critique_tokens},

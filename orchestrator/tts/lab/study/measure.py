@@ -96,7 +96,7 @@ def concurrency(study: Study, results: Results, problems: int) -> Measurement | 
     return Measurement("concurrency", sorted(rows, key=_first), notes=notes)
 
 
-def accuracy_by_n(study: Study, results: Results) -> Measurement | None:
+def accuracy_by_n(results: Results) -> Measurement | None:
     """Accuracy and cost over n; None where n was not varied or nothing has a reference."""
     cells = [result for result in of_n(results) if result.accuracy is not None]
     if len(cells) < 2:
@@ -236,7 +236,7 @@ def measure(study: Study) -> Findings:
         batch_utilisation(by_schedule(results), study.planned),
         ablation(study, results),
         concurrency(study, results, len(rounds[0])),
-        accuracy_by_n(study, results),
+        accuracy_by_n(results),
     )
     findings = Findings(
         tuple(table for table in tables if table),

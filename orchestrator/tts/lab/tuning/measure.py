@@ -266,7 +266,7 @@ def saturation_point(samples: Iterable[LoadSample]) -> SaturationPoint:
     point = _point_of({load: median(rates) for load, rates in repeats.items()})
     rng = random.Random(0)
     resampled = sorted(
-        _point_of({load: _median_of_drawn(rng, rates) for load, rates in repeats.items()})
+        _point_of({load: median(rng.choices(each, k=len(each))) for load, each in repeats.items()})
         for _ in range(RESAMPLES)
     )
     low, high = (resampled[round(place * (RESAMPLES - 1))] for place in (0.025, 0.975))
@@ -340,10 +340,6 @@ def _by_load(samples: Iterable[LoadSample]) -> Mapping[int, Sequence[LoadSample]
 def _point_of(rates: Mapping[int, float]) -> float:
     point = find_saturation_point(list(rates.items()))
     return math.inf if point is None else point
-
-
-def _median_of_drawn(rng: random.Random, rates: Sequence[float]) -> float:
-    return median(rng.choices(rates, k=len(rates)))
 
 
 def _two_digits(value: float) -> int:
