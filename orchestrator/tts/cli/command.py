@@ -28,8 +28,6 @@ SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
     "rich_markup_mode": "rich",
 }
-
-
 _SECRETS = (
     # a token by its form
     (r"\b(hf_|nvapi-|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-)[\w-]{8,}", r"\1[removed]"),
@@ -209,7 +207,5 @@ class WithDefault(CommandGroup):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The names of commands, and what `serve` takes first: a deployment."""
-        from .completion import deployments
-
-        items = super().shell_complete(ctx, incomplete)
-        return items + [_Offered(name) for name in deployments(incomplete)]
+        names = by_name("completion:deployments")(incomplete)
+        return [*super().shell_complete(ctx, incomplete), *map(_Offered, names)]

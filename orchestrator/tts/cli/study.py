@@ -23,6 +23,9 @@ from .json_output import print_json
 from .options import given_options
 from .options.study import Study, Tune
 
+_FIXED = ("quick", "dataset", "seed", "server", "out")
+"""Options of a new study alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TunedEngine:
@@ -120,13 +123,8 @@ def study(options: Study) -> None:
     """Run `tts study`."""
     with Bars() as observer:
         if options.resume is not None:
-            if fixed := given_options(options.context) & {
-                "quick",
-                "dataset",
-                "seed",
-                "server",
-                "out",
-            }:
+            fixed = given_options(options.context) & {*_FIXED}
+            if fixed:
                 raise typer.BadParameter(
                     "a resumed study goes on as it began", param_hint=f"--{min(fixed)}"
                 )

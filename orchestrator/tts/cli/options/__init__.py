@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
@@ -51,23 +51,13 @@ def completed(kind: str) -> Callable[[str], list[str]]:
     return complete
 
 
-DeploymentArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DEPLOYMENT",
-        help="A deployment file or a bundled name.",
-        autocompletion=completed("deployments"),
-    ),
-]
-
-OptionalDeployment = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="DEPLOYMENT",
-        help="A deployment file or a bundled name.",
-        autocompletion=completed("deployments"),
-    ),
-]
+_DEPLOYMENT: Any = typer.Argument(
+    metavar="DEPLOYMENT",
+    help="A deployment file or a bundled name.",
+    autocompletion=completed("deployments"),
+)
+DeploymentArgument = Annotated[str, _DEPLOYMENT]
+OptionalDeployment = Annotated[str | None, _DEPLOYMENT]
 
 DatasetOption = Annotated[
     str,

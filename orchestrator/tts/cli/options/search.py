@@ -255,15 +255,7 @@ class Score:
     ] = 8
     seed: Annotated[int, typer.Option(help="With --dataset: seed.")] = 0
     verifier: VerifierOption = None
-    endpoints: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--endpoint",
-            metavar="HOST:PORT",
-            help="A server of the deployment to use. Repeat for several.",
-            show_default="those of the deployment, or of this machine",
-        ),
-    ] = None
+    endpoints: EndpointsOption = None
     server: ServerOption = None
     write: Annotated[
         bool,
