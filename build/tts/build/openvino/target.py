@@ -81,7 +81,8 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     if verify and (missing := missing_packages()):
         raise BuildError(
             f"Verification was asked for, but {' and '.join(missing)} cannot be imported.",
-            hint=f"Install them: {how_to_install('verify')}",
+            hint=f"Install them: {how_to_install('verify')}\nA CPU build of torch is enough: "
+            "docs/start/install.md.",
         )
 
 
