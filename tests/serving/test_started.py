@@ -23,6 +23,7 @@ from tts.serving.command.server_command import engine_command, find_program
 from tts.serving.server.lookup import find_server, served_deployments, stop_server
 from tts.serving.server.start import start_server
 from tts.serving.server.started import Engine, read_stage, services_of
+from tts.serving.server.state import process_fields
 from tts.serving.server.triton_log import LOADING
 
 AT = Addresses("127.0.0.1", 0, 4711, 0, api_key="secret")
@@ -44,15 +45,8 @@ def status_of(url: str, key: str) -> int:
 
 def session_of(pid: int) -> list[int]:
     """What lives in the session of a server."""
-    alive = (p for p in psutil.pids() if p != os.getpid())
-    return [p for p in alive if _session(p) == pid and psutil.Process(p).status() != "zombie"]
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
+    fields = {each: process_fields(each) for each in psutil.pids()}
+    return [each for each, of in fields.items() if of and of[0] not in "ZX" and int(of[3]) == pid]
 
 
 def test_an_engine_listens_on_loopback_with_a_key_that_is_on_no_command_line(stage: Stage):
