@@ -42,7 +42,10 @@ pytestmark = pytest.mark.usefixtures("tts")
 
 
 def engines_of(process):
-    """Its own that run, by the folder of their engine; not those below a Triton server."""
+    """Its own that run, by the folder of their engine; not those below a Triton server.
+
+    Nor those of `in_session`, whose home is another.
+    """
     found = {}
     for child in process.children():
         with contextlib.suppress(psutil.Error):  # it has ended by now
@@ -50,7 +53,7 @@ def engines_of(process):
             if len(command) < 3:  # as of one that has ended and was not waited for
                 continue
             *_, code, _fd, folder = command
-            if "tts.engines.engine_process" in code:
+            if "tts.engines.engine_process" in code and folder.startswith(os.environ["TTS_HOME"]):
                 found[Path(folder).name] = child
     return found
 
