@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.endpoints.openai.stand_in import ROOT
 
 from tts.build.spec import Deployment
 
+ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = Path(__file__).parent / "stand_ins" / "engine.py"
 DEMO = ROOT / "engines" / "checkpoints" / "demo-generator"
 

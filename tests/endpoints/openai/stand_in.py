@@ -1,29 +1,26 @@
-"""A server of a kind, without a model: it answers in the words of a recording."""
+"""A server of a kind, without a model: it answers in the words of a recording.
+
+Processes that start do little else than import this: it knows nothing of its clients.
+"""
 
 import asyncio
 import copy
 import json
 import random
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from aiohttp import web
 
 from tts.build.tokenizer import Tokenizer
-from tts.endpoints.base import GenerateCall
-from tts.endpoints.openai.generator import OpenAIGenerator
-from tts.endpoints.openai.server import OpenAIServer
-from tts.endpoints.streaming import stream_of
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKENIZER = Tokenizer(ROOT / "engines" / "checkpoints" / "demo-generator")
 END = TOKENIZER.eos_ids[0]
 RECORDINGS = Path(__file__).with_name("recordings")
 CONTEXT = 200
-PROMPT = np.asarray([30, 31, 32], dtype=np.int32)
-CALL = GenerateCall(PROMPT, 12, 7, 1.0, 1.0, stop_at_step=False)
 
 
 def recording(kind):
@@ -362,36 +359,6 @@ class TrtllmServe(StandIn):
                 choice |= {"finish_reason": None, "stop_reason": None}
             lines.append(f"data: {json.dumps(self._answer([choice]))}\n\n")
         return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))
-
-
-@asynccontextmanager
-async def opened(stand_in, *, end_words=(), **options):
-    """A server that has been asked what it is, and its generator."""
-    async with stand_in as url, OpenAIServer(url, patience_s=5, **options) as server:
-        await server.probe()
-        stand_in.asked.clear()
-        yield (
-            server,
-            OpenAIGenerator(
-                server,
-                tokenizer=TOKENIZER,
-                end_id=END,
-                step_stop_words=end_words,
-                step_delimiter="\n\n",
-            ),
-        )
-
-
-async def generated(stand_in, call=CALL, **options):
-    """What a sample is, and the bodies of the requests for it."""
-    async with opened(stand_in, **options) as (_, generator):
-        return await generator.generate(call), stand_in.asked
-
-
-async def streamed(stand_in, call=CALL, **options):
-    """The pieces of a sample."""
-    async with opened(stand_in, **options) as (_, generator):
-        return [new async for new in stream_of(generator, call)]
 
 
 @contextmanager

@@ -6,18 +6,8 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.endpoints.openai.stand_in import (
-    CALL,
-    END,
-    PROMPT,
-    TOKENIZER,
-    StandIn,
-    drawn,
-    generated,
-    log_prob,
-    opened,
-    streamed,
-)
+from tests.endpoints.openai.asking import CALL, PROMPT, generated, opened, streamed
+from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, drawn, log_prob
 
 from tts.base.errors import (
     ConfigError,

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.endpoints.openai.stand_in import CALL, PROMPT, StandIn, drawn, opened
+from tests.endpoints.openai.asking import CALL, PROMPT, opened
+from tests.endpoints.openai.stand_in import StandIn, drawn
 
 pytestmark = pytest.mark.anyio
 TOP = 2**63

@@ -4,18 +4,8 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.endpoints.openai.stand_in import (
-    CALL,
-    END,
-    PROMPT,
-    TOKENIZER,
-    TrtllmServe,
-    drawn,
-    generated,
-    log_prob,
-    opened,
-    streamed,
-)
+from tests.endpoints.openai.asking import CALL, PROMPT, generated, opened, streamed
+from tests.endpoints.openai.stand_in import END, TOKENIZER, TrtllmServe, drawn, log_prob
 
 from tts.base.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints.openai.dialects import TRTLLM, log_probs_of
