@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +23,8 @@ _SEVERAL = {
     "own, then: tts report RUN RUN."
 }
 """What to do instead, by options that one may well want to give several times."""
+_METAVARS: dict[Any, str] = {int: "N", float: "N", str: "NAME", list[str]: "NAME", Path: "PATH"}
+"""What stands for a value in help, by its type, where an option does not say it better."""
 _LOADED = ("callback", "help", "params")
 """Attributes of a command that follow from its options."""
 SETTINGS: dict[str, Any] = {
@@ -120,9 +123,14 @@ class Command(_Plain, TyperCommand):
         """An attribute that follows from the options, which are imported for it."""
         if name not in _LOADED:
             raise AttributeError(name)
-        app = typer.Typer(add_completion=False)
-        app.command()(by_name(self._options))
+        app, options = typer.Typer(add_completion=False), by_name(self._options)
+        app.command()(options)
         command: Any = typer.main.get_command(app)
+        kinds = get_type_hints(options)
+        for parameter in command.params:
+            kind = kinds.get(parameter.name)
+            words = [_METAVARS[each] for each in (kind, *get_args(kind)) if each in _METAVARS]
+            parameter.metavar = parameter.metavar or (words[0] if words else None)
 
         def run(**values: Any) -> None:
             by_name(self._function)(command.callback(**values))

@@ -39,7 +39,8 @@ class Gateway:
         ),
     ]
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but loopback needs API keys.")
+        str,
+        typer.Option(metavar="HOST", help="Address to listen on; any but loopback needs API keys."),
     ] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080
     metrics: Annotated[
@@ -72,7 +73,8 @@ class Gateway:
     routing: Annotated[
         PolicyName,
         typer.Option(
-            metavar="|".join(get_args(PolicyName)), help="How requests are divided among servers."
+            metavar="POLICY",
+            help=f"How requests are divided among servers: {', '.join(get_args(PolicyName))}.",
         ),
     ] = "prefix-affinity"
     certificate: Annotated[

@@ -182,7 +182,10 @@ class Simulate:
     schedules: Annotated[
         list[Schedules] | None,
         typer.Option(
-            "--schedule", help="A schedule to simulate. Repeat for several.", show_default="all"
+            "--schedule",
+            metavar="NAME",
+            help=f"A schedule: {', '.join(_NAMES)}. Repeat for several.",
+            show_default="all",
         ),
     ] = None
     speculation: SpeculationOption = "auto"
