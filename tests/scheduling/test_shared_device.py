@@ -67,12 +67,8 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(one_dev
 @pytest.mark.parametrize(
     ("scores", "request_s", "sent"),
     [
-        (
-            MIN_STEPS_TO_GATHER - 4,
-            1.0,
-            False,
-        ),  # a score ends every 11 ms, and each of 4 costs a part of that
-        (MIN_STEPS_TO_GATHER - 4, 1000.0, True),  # one every 11 s
+        (MIN_STEPS_TO_GATHER - 4, 1.0, False),  # one ends every 17 ms: each of 4 costs a part of it
+        (MIN_STEPS_TO_GATHER - 4, 1000.0, True),  # one every 17 s
         (MIN_STEPS_TO_GATHER - 5, 1.0, True),
     ],
 )
@@ -80,6 +76,7 @@ def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_o
     scores, request_s, sent
 ):
     scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
+    scheduler.start_problem(0, [Expand((0,), 1, SAMPLING)])
     for load in [1, 4] * 20:
         learn(scheduler, load, 10, 0.5)
         learn_score(scheduler, load, request_s)
@@ -89,6 +86,21 @@ def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_o
     for child in range(4):
         scheduler.add(generate(0, child))
     assert bool(send(scheduler)) is sent
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_critiques_wait_for_those_of_further_chains_where_nothing_is_generated_after_them(whole):
+    scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
+    scheduler.start_problem(0, [Expand((0,), 1, SAMPLING, whole=whole)])
+    jobs = [generate(0, child) for child in range(5)]
+    for job in jobs:
+        scheduler.add(job)
+    assert send(scheduler) == jobs
+    scheduler.add(score(0, 9, 1))
+    assert bool(send(scheduler)) is not whole
+    for job in jobs:
+        scheduler.end(job)
+    assert bool(send(scheduler)) is whole
 
 
 def generating(scheduler, count):

@@ -6,7 +6,8 @@ long as they arrive faster than a step takes, and problems are started to fill a
 single free slot.
 
 A verifier that writes is busy almost always, and takes scores in at any step: then the generator's
-work gathers only as long as that costs less than steps for it alone.
+work gathers only as long as that costs less than steps for it alone. Where chains are whole, no step
+waits for a critique, and the work of both gathers by the cost of steps.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ EULER_GAMMA = 0.5772
 class Gathering(Decoupled):
     """The schedule `decoupled` on a shared device."""
 
-    def __init__(self, generator: Queue, verifier: Queue, *, writes: bool) -> None:
-        """`writes`: whether the verifier decodes, as the generator does."""
+    def __init__(
+        self, generator: Queue, verifier: Queue, widths: Collection[int], *, writes: bool
+    ) -> None:
+        """See new_schedule."""
         super().__init__(generator, verifier)
-        self._writes = writes
+        self._widths, self._writes = widths, writes
 
-    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Not while those that run can fill the generator's budget when it is their turn."""
-        enough = not self._writes and sum(widths) >= STEPS_PER_BUDGET * self.generator.budget
-        return not enough and super().wants_problem(priority, widths, held_tokens)
+        enough = not self._writes and sum(self._widths) >= STEPS_PER_BUDGET * self.generator.budget
+        return not enough and super().wants_problem(priority, held_tokens)
 
     def take(self) -> list[Job]:
         """What fits both budgets, but for work that gathers."""
@@ -60,7 +63,7 @@ class Gathering(Decoupled):
         generator, verifier = self.generator, self.verifier
         if not generator.pending or not verifier.jobs:
             return False
-        if self._writes:
+        if self._writes and any(self._widths):
             return self._holds_steps_beside_critiques()
         batch = generator.pending + verifier.jobs + verifier.pending
         return gathering_pays(generator.load, batch)
@@ -82,18 +85,22 @@ class Gathering(Decoupled):
         return waiting_pays(generator.pending, lost_s, run_s / (generator.load + 1))
 
     def holds_scores(self) -> bool:
-        """Whether the verifier's next step waits for one more score.
+        """Whether the verifier's work waits for more scores.
 
         Only while the generator has main work in flight, so no score waits that everything waits
-        for; and not beside scores in flight, as the engine coalesces them by itself. Until both
-        models have shown how long they take nothing waits.
+        for. Critiques wait where chains are whole, so that no step waits for them. Scores that are
+        read wait for one more, not beside others in flight, which the engine coalesces by itself,
+        and not until both models have shown how long they take.
         """
         generator, verifier = self.generator, self.verifier
-        if self._writes or not verifier.pending or verifier.jobs:
+        if not verifier.pending or not generator.load:
             return False
+        if self._writes:
+            batch = verifier.pending + generator.load + generator.pending
+            return not any(self._widths) and gathering_pays(verifier.jobs, batch)
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds
         step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
-        if step_s is None or request_s is None or not generator.load:
+        if verifier.jobs or step_s is None or request_s is None:
             return False
         return waiting_pays(verifier.pending, request_s / generator.load, step_s)
 

@@ -18,15 +18,17 @@ class Phased:
     problems until the batch fills the budget of the phase's model.
     """
 
-    def __init__(self, generator: Queue, verifier: Queue, *, batched: bool) -> None:
+    def __init__(
+        self, generator: Queue, verifier: Queue, widths: Collection[int], *, batched: bool
+    ) -> None:
         self._generator, self._verifier = generator, verifier
-        self._batched = batched
+        self._widths, self._batched = widths, batched
         self._scoring = False
 
-    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether a queued problem should be started now; see Schedule."""
         if not self._batched:
-            return not widths
+            return not self._widths
         generator, verifier = self._generator, self._verifier
         if generator.jobs or verifier.jobs or (self._scoring and verifier.pending > 0):
             return False  # in the middle of a phase
@@ -56,7 +58,7 @@ class Alternating:
         self._generator, self._verifier = generator, verifier
         self._scored_last = True
 
-    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether a queued problem should be started now; see Schedule."""
         generator, verifier = self._generator, self._verifier
         if generator.jobs or verifier.jobs:
@@ -83,18 +85,25 @@ class Alternating:
 
 
 def new_schedule(
-    name: ScheduleName, generator: Queue, verifier: Queue, *, one_device: bool, writes: bool
+    name: ScheduleName,
+    generator: Queue,
+    verifier: Queue,
+    widths: Collection[int],
+    *,
+    one_device: bool,
+    writes: bool,
 ) -> Schedule:
     """The schedule with this name of both models' queues, at the start of a run.
 
-    `one_device`: whether both engines compute on it; `writes`: whether the verifier decodes.
+    `widths` always has the number of steps that the search of each running problem asked for at
+    first. `one_device`: whether both engines compute on it; `writes`: whether the verifier decodes.
     """
     match name:
         case "lockstep" | "batched":
-            return Phased(generator, verifier, batched=name == "batched")
+            return Phased(generator, verifier, widths, batched=name == "batched")
         case "alternating":
             return Alternating(generator, verifier)
+        case "decoupled" if one_device:
+            return Gathering(generator, verifier, widths, writes=writes)
         case "decoupled":
-            if one_device:
-                return Gathering(generator, verifier, writes=writes)
             return Decoupled(generator, verifier)

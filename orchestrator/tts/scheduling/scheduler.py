@@ -50,13 +50,14 @@ class Scheduler:
         queues = Queue(policy.generator_requests), Queue(policy.verifier_limit)
         self._generator, self._verifier = queues
         name, one_device, writes = policy.schedule, policy.one_device, policy.verifier_writes
-        schedule = new_schedule(name, *queues, one_device=one_device, writes=writes)
+        self._widths: dict[int, int] = {}
+        """The steps that the search of each running problem asked for at first."""
+        widths = self._widths.values()
+        schedule = new_schedule(name, *queues, widths, one_device=one_device, writes=writes)
         self._schedule = schedule
         self.spare_slots = SpareSlots(policy.speculation, schedule, *queues, one_device=one_device)
         step_tokens = policy.verifier_step_tokens if name == "decoupled" else None
         self._held = HeldScores(step_tokens, one_device=one_device)
-        self._widths: dict[int, int] = {}
-        """The steps that the search of each running problem asked for at first."""
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -74,7 +75,7 @@ class Scheduler:
         if most is not None and len(self._widths) >= most:
             return False
         held_tokens = self._held.crowded_out(priority)
-        return self._schedule.wants_problem(priority, self._widths.values(), held_tokens)
+        return self._schedule.wants_problem(priority, held_tokens)
 
     def start_problem(self, problem: int, first: Iterable[Work]) -> None:
         """Count a problem as running whose search asks for this first.

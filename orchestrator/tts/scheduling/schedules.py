@@ -6,7 +6,6 @@ before eager work, and eager before speculative work.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Protocol
 
 from .queue import Job, Queue
@@ -15,11 +14,10 @@ from .queue import Job, Queue
 class Schedule(Protocol):
     """The state of one schedule. Only `take` changes it."""
 
-    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether a queued problem should be started now.
 
-        `priority` is that of the problem; `widths` has the number of steps that the search of each
-        running problem asked for at first; `held_tokens` is the cost of scores that would go before
+        `priority` is that of the problem; `held_tokens` is the cost of scores that would go before
         the problem and are held back from the verifier's queue.
         """
 
@@ -39,7 +37,7 @@ class Decoupled:
     def __init__(self, generator: Queue, verifier: Queue) -> None:
         self.generator, self.verifier = generator, verifier
 
-    def wants_problem(self, priority: int, widths: Collection[int], held_tokens: int) -> bool:
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether the generator has a free slot that no running problem of this priority wants.
 
         Not while the verifier is so far behind that more problems would only lengthen its queue.
