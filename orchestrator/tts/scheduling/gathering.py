@@ -6,8 +6,8 @@ long as they arrive faster than a step takes, and problems are started to fill a
 single free slot.
 
 A verifier that writes is busy almost always, and takes scores in at any step: then the generator's
-work gathers only as long as that costs less than steps for it alone. Where chains are whole, no step
-waits for a critique, and the work of both gathers by the cost of steps.
+work gathers only as long as that costs less than steps for it alone. Where chains are whole, no
+step waits for a critique, and the work of both gathers by the cost of steps.
 """
 
 from __future__ import annotations
