@@ -184,19 +184,15 @@ def test_one_model_in_both_roles_is_one_server(stage: Stage):
     assert len(stage.calls) == 1 + 2
 
 
-def test_a_pair_that_runs_is_used_by_several_and_ends_with_the_last(stage: Stage):
+async def test_a_pair_that_runs_is_used_by_several_and_ends_with_the_last(stage: Stage):
     deployment = started_deployment()
-    with Session.open(deployment) as first:
+    async with AsyncSession(deployment) as first:
+        assert await first.reset_prefix_caches(), "runs on it can begin with cold prefixes"
         with Session.open(deployment) as second:
             assert len(stage.calls) == 2
             second.solve(QUESTIONS[0], **SEARCH)
-        first.solve(QUESTIONS[0], **SEARCH)
+        await first.solve(QUESTIONS[0], **SEARCH)
     assert all(find_server(service) is None for service in services_of(deployment))
-
-
-async def test_a_run_on_a_pair_that_runs_can_begin_with_cold_prefixes(stage: Stage):
-    async with AsyncSession(started_deployment()) as session:
-        assert await session.reset_prefix_caches()
 
 
 def test_engines_that_are_killed_in_a_run_are_back_and_trees_are_the_same(
