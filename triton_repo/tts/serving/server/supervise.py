@@ -166,11 +166,16 @@ class BackgroundServer(threading.Thread):
         self.error: TtsError | None = None
         """Why it has failed for good."""
         self._service = service
-        self._stop_serving = stop
-        self._say = say
-        self._on_loading = on_loading
-        self._lasting = lasting
-        self._shared = shared
+        self._supervise = partial(
+            supervise,
+            service,
+            say=say,
+            stop=stop,
+            on_loading=on_loading,
+            on_ready=self.ready.set,
+            lasting=lasting,
+            shared=shared,
+        )
 
     def comes_back(self) -> bool:
         """Whether its server is down, and is started again."""
@@ -184,15 +189,7 @@ class BackgroundServer(threading.Thread):
     def run(self) -> None:
         """See supervise."""
         try:
-            supervise(
-                self._service,
-                say=self._say,
-                on_loading=self._on_loading,
-                on_ready=self.ready.set,
-                stop=self._stop_serving,
-                lasting=self._lasting,
-                shared=self._shared,
-            )
+            self._supervise()
         except TtsError as error:
             self.error = error
 
