@@ -417,17 +417,28 @@ def swept(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def pooled(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def lone_parameter(rows: Sequence[Row]) -> list[str]:
+    """The parameter that was swept, where it is the only one and n was not swept as well.
+
+    A line of a strategy goes along it; of a grid each value has a line.
+    """
+    names = swept(rows)
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        sizes.setdefault(label(row, (), names), set()).add(row.n)
+    return names if len(names) == 1 and all(len(each) == 1 for each in sizes.values()) else []
+
+
+def pooled(rows: Sequence[Row], hidden: Sequence[str] = ()) -> dict[str, list[Row]]:
     """Rows that were asked alike and have accuracies by name, seeds together.
 
-    The values of a parameter that was swept are no part of a name. A row of several seeds has the
-    mean of each number over them; its runs may have fitted another n to the same budget. A problem
-    counts once, with its mean: its answers under several seeds are not independent of one another,
-    and problems are what intervals are about.
+    The values of `hidden` parameters are no part of a name. A row of several seeds has the mean of
+    each number over them; its runs may have fitted another n to the same budget. A problem counts
+    once, with its mean: its answers under several seeds are not independent of one another, and
+    problems are what intervals are about.
     """
     rows = [row for row in rows if row.accuracy is not None and row.right]
     also = [name for name in varying(rows) if name != "seed"]
-    hidden = swept(rows)
     together: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         budget = tuple(row.budget.items())

@@ -260,9 +260,17 @@ def test_a_sweep_has_a_line_for_each_strategy_over_costs_n_and_each_parameter():
     ]
     for name in ("accuracy-against-tokens", "accuracy-against-compute"):
         drawn = figures[name].rows
-        assert {row["strategy"] for row in drawn} == {"beam-search", "majority-vote"}
-        assert [row["temperature"] for row in drawn].count(0.5) == 4
+        assert {row["strategy"] for row in drawn} == {
+            f"{name} (temperature={heat})"
+            for name in ("beam-search", "majority-vote")
+            for heat in (0.5, 1.0)
+        }, "of a grid each value has a line"
         assert all({"low", "high", "p (Holm)"} <= row.keys() for row in drawn)
+    alone = rows_figures([row for row in rows if row.n == 4], [])[0]
+    assert [(row["strategy"], row["temperature"]) for row in alone.rows] == [
+        (name, heat) for heat in (0.5, 1.0) for name in ("beam-search", "majority-vote")
+    ], "of one parameter each strategy has a line"
+    assert "beam-search (n=4, temperature=0.5), 80.0%" in alone.reading
     heat = figures["accuracy-over-temperature"]
     assert {row["strategy"] for row in heat.rows} == {
         f"{name} (n={n})" for name in ("beam-search", "majority-vote") for n in (1, 4)

@@ -14,6 +14,7 @@ from tts.runs.compare import (
     asked_alike,
     joined_curves,
     label,
+    lone_parameter,
     pooled,
     ranks,
     swept,
@@ -68,12 +69,15 @@ _COST_NOTES: dict[CostUnit, list[str]] = {
 
 
 def cost_figure(
-    rows: Mapping[str, Sequence[Row]], cost: CostUnit, notes: Sequence[str]
+    rows: Mapping[str, Sequence[Row]],
+    cost: CostUnit,
+    notes: Sequence[str],
+    parameters: Sequence[str] = (),
 ) -> Figure | None:
     """Accuracy against the cost of a problem, a line for each name, with the front.
 
-    `rows` are those of each name, seeds together (`pooled`). Those whose cost is not known are left
-    out, which a note says.
+    `rows` are those of each name, seeds together (`pooled`); `parameters` differ along lines. Rows
+    whose cost is not known are left out, which a note says.
     """
     unknown = [name for name, of_name in rows.items() if not all(_knows(r, cost) for r in of_name)]
     rows = {name: of_name for name, of_name in rows.items() if name not in unknown}
@@ -84,7 +88,7 @@ def cost_figure(
     if not places:
         return None
     every = [row for _, row in places]
-    front, parameters = significant_front(every, cost), swept(every)
+    front = significant_front(every, cost)
     table: list[TableRow] = []
     for (name, row), rank in zip(places, ranks(every), strict=True):
         low, high = row.interval_95 or (None, None)
@@ -243,11 +247,12 @@ def rows_figures(rows: Sequence[Row], notes: Sequence[str]) -> list[Figure]:
     alike = max(asked_alike(rows), key=len)
     if others := len(rows) - len(alike):
         notes = [*notes, f"{others} of {len(rows)} were asked other questions, and left out."]
-    together = pooled(alike)
+    parameters = lone_parameter(alike)
+    together = pooled(alike, parameters)
     figures = (
-        cost_figure(together, "tokens", notes),
-        cost_figure(together, "compute", notes),
-        cost_figure(together, "seconds", notes),
+        cost_figure(together, "tokens", notes, parameters),
+        cost_figure(together, "compute", notes, parameters),
+        cost_figure(together, "seconds", notes, parameters),
         over_n(alike, notes),
         *(over_parameter(alike, parameter, notes) for parameter in swept(alike)),
         schedules(alike, notes),
@@ -307,12 +312,11 @@ def _highest(table: Sequence[TableRow], column: str, problems: Mapping[str, int]
 
 def over_parameter(rows: Sequence[Row], parameter: str, notes: Sequence[str]) -> Figure | None:
     """Accuracy over a parameter that was swept, a line for each strategy and n."""
-    others = [each for each in swept(rows) if each != parameter]
     curves: dict[str, dict[float, Row]] = {}
-    for name, of_name in pooled(rows).items():
+    for name, of_name in pooled(rows, [parameter]).items():
         for row in of_name:
             if (value := row.setting(parameter)) is not None:
-                curves.setdefault(point_name(name, row, others), {})[value] = row
+                curves.setdefault(point_name(name, row, ()), {})[value] = row
     curves = {name: points for name, points in curves.items() if len(points) > 1}
     if not curves:
         return None
