@@ -4,11 +4,11 @@ from pathlib import Path
 
 from tests.runs.logs import SESSION, expansion, log_bytes, solved, started
 
-from tts.runs.compare import Row
 from tts.runs.config import RunConfig
 from tts.runs.events import Finished
 from tts.runs.folder import create_run
 from tts.runs.measures import Measures
+from tts.runs.rows import Row
 from tts.runs.run import Run
 from tts.runs.summary import Summary, summarise
 

@@ -19,28 +19,32 @@ from tts.lab.bench.group_run import members_of
 from tts.reports.figures.pairs import trees_figure
 from tts.reports.terminal import tables
 from tts.runs.checks import write_summary
-from tts.runs.compare import (
-    Baseline,
+from tts.runs.compare import Baseline, compare, differing_settings, pair_of, read_rows
+from tts.runs.config import RunConfig
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.runs.folder import create_run
+from tts.runs.groups import (
+    GroupConfig,
+    Member,
+    create_group,
+    runs_in,
+    short_names,
+    write_comparison,
+)
+from tts.runs.log import RunLog
+from tts.runs.measures import Measures
+from tts.runs.rows import (
     best_of,
     best_rival,
-    compare,
     in_order,
     joined_curves,
     label,
     pooled,
-    read_rows,
     rows_of,
     varying,
 )
-from tts.runs.config import RunConfig
-from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
-from tts.runs.folder import create_run
-from tts.runs.groups import GroupConfig, Member, create_group, runs_in, write_comparison
-from tts.runs.log import RunLog
-from tts.runs.measures import Measures
-from tts.runs.pairs import differing_settings, gain_of, pair_of, short_names
 from tts.runs.run import Run
-from tts.runs.statistics import mcnemar, share_difference
+from tts.runs.statistics import gain_of, mcnemar, share_difference
 from tts.runs.summary import summarise
 from tts.search import Stop
 from tts.strategies.catalog import STRATEGIES

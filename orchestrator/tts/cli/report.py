@@ -23,11 +23,10 @@ from tts.reports.page.of_runs import follow, report_on
 from tts.reports.study_page import print_advice, study_report
 from tts.reports.terminal import listed_table, print_report
 from tts.reports.trace import write_trace
-from tts.runs.compare import Baseline, Comparison, compare
+from tts.runs.compare import Baseline, Comparison, Pair, Setting, compare
 from tts.runs.files import replacing
 from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY
 from tts.runs.groups import list_runs, runs_in
-from tts.runs.pairs import Pair, Setting
 from tts.runs.tables import (
     CompletionRow,
     ProblemRow,

@@ -22,11 +22,12 @@ from tts.lab.bench.single_run import default_deployment, resume_bench, run_bench
 from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
 from tts.reports.progress import Bars
-from tts.runs.compare import Comparison, Row, compare
+from tts.runs.compare import Comparison, compare
 from tts.runs.config import FunctionSource, Limits, RunConfig
 from tts.runs.folder import PROBLEMS
 from tts.runs.groups import is_group
 from tts.runs.records import CompletionRecord
+from tts.runs.rows import Row
 from tts.search import Limit
 from tts.session.functions import names_function, source_of, sources_of
 from tts.session.result import Result, Usage

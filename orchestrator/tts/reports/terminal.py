@@ -11,11 +11,12 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from tts.runs.compare import Comparison, Row, asked_alike, summary_of
+from tts.runs.compare import Comparison
 from tts.runs.config import NOT_REPRODUCIBLE, RunConfig
 from tts.runs.engine_steps import prefixes_missed
 from tts.runs.folder import has_finished, is_worked_on
 from tts.runs.groups import ListedRun, State
+from tts.runs.rows import Row, asked_alike, summary_of
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 from tts.runs.tables import Answer

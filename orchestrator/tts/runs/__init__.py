@@ -18,10 +18,10 @@ The log is the single source: results, what a resumed run goes on from, measures
 | requests | requests and their order; what became of those sent ahead |
 | measures, named_measures | all that is measured of a run, and the table of it |
 | summary | summary.json, typed: made from the measures, and read back |
-| answers | the answers as a table: answers.jsonl, answers.csv |
+| tables | answers, problems and completions as JSONL, CSV and Parquet |
 | verdicts, clustered | how well scores tell right completions from wrong ones; with intervals |
 | paged_cache | what a KV cache of any size makes of a run's requests |
-| compare, pairs, curves | runs side by side; problem by problem; accuracy over n |
+| compare, rows, curves | runs side by side and by problem; rows ranked, pooled; accuracy over n |
 | statistics | quantiles, intervals, paired differences, pass@k, the Pareto front |
 | replay | a recorded run's requests with token ids; a script that answers in the engines' place |
 """

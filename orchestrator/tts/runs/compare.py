@@ -1,104 +1,35 @@
-"""Runs compared: a row of numbers for each strategy, and each run against the first (`pairs`)."""
+"""Runs compared: the rows of each, and each run against the first, problem by problem.
+
+Problems are those that both have solved, with the same id and, as far as the logs hold it, the same
+question.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
-from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import msgspec
-
-from tts.base.errors import RunDamaged
-from tts.build.spec import ROLES
-from tts.strategies.catalog import known_strategy
-from tts.strategies.names import STRATEGY_NAMES
-from tts.strategies.parameters import default_parameters
+from tts.base.errors import RunDamaged, RunError
+from tts.search import NodePath
 
 from .config import RunConfig
-from .curves import Point, WhyDependent, points, unit_size, why_dependent
+from .events import StepGenerated
 from .folder import SUMMARY, has_finished
-from .groups import COMPARISON, is_group, read_members, runs_in
-from .pairs import Gain, Pair, Setting, differing_settings, gain_of, pair_of, short_names
+from .groups import COMPARISON, is_group, read_members, runs_in, short_names
+from .log import read_events
+from .measures import ProblemMeasures
+from .rows import (
+    Row,
+    in_order,
+    rows_of,
+    told_apart,
+)
 from .run import Run
-from .statistics import SIGNIFICANT, holm, wilson
-from .summary import Summary, accuracy_by_level, summarise
-from .tables import Answer, answers_of
-
-NoCurve = WhyDependent | Literal["no_reference"]
-"""Why a row has only its own n: what `curves.why_dependent` says; there is nothing to compare the
-answers with."""
-
-_MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
-_NOT_KEPT = ("right", "answers", "summary", "command", "name")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One strategy's numbers. Strategies that share a run share what it cost."""
-
-    strategy: str
-    differs: dict[str, Any]
-    """Parameters other than n that are not the strategy's defaults, and limits."""
-    run: str
-    """The run's folder."""
-    command: list[str] = field(default_factory=list)
-    """The command line that asked for it, word by word; empty where it is not known."""
-    vote: str
-    n: int
-    budget: dict[str, int | float] = field(default_factory=dict)
-    """The mean cost of a problem to which n was fitted."""
-    problems: int
-    """Solved problems that have a reference: those that accuracies are about."""
-    accuracy: float | None
-    interval_95: tuple[float, float] | None
-    """Wilson's, by problems."""
-    pass_at_n: float | None
-    name: str = ""
-    """The name of a baseline; empty for others, which go by their strategy."""
-    tokens_per_problem: float
-    """Mean generated tokens of both models; speculative ones that no search asked for are left out.
-    Costs are means over the same problems as the accuracy; over all solved ones if none is judged.
-    """
-    compute_per_problem: float | None = None
-    """Mean FLOPs of both models; see docs/reference/measures.md."""
-    no_compute: str | None = None
-    """Why they are not known."""
-    verifier_calls_per_problem: float
-    seconds_per_problem: float | None
-    """Mean seconds from the start of a problem to its answer."""
-    wall_s: float
-    accuracy_by_level: dict[str, dict[str, Any]]
-    curve: tuple[Point, ...]
-    """Ends with the run's own n; nothing else where `no_curve` says why."""
-    no_curve: NoCurve | None
-    answers: list[Answer] = field(default_factory=list)
-    """The answers of the solved problems, by this row's vote."""
-    summary: Summary
-    """The run's summary, under its own vote."""
-    right: dict[str, float] = field(default_factory=dict, metadata={"json": False})
-    """Whether the answer of each problem is right; with several seeds how often."""
-
-    @property
-    def wall_s_per_problem(self) -> float:
-        """Wall time over the solved problems."""
-        return self.wall_s / max(self.summary.problems, 1)
-
-    def setting(self, name: str) -> Any:
-        """The value of a parameter or a limit; None if it has none."""
-        return self.differs.get(name, self.summary.parameters.get(name))
-
-    def gain_over(self, other: Row) -> Gain | None:
-        """Accuracy minus that of another row, on the problems of both."""
-        return gain_of(self.right, other.right)
-
-    def to_json(self) -> dict[str, Any]:
-        """The row as JSON, without problems and the summary; the run by the name of its folder."""
-        names = (each.name for each in fields(self) if each.name not in _NOT_KEPT)
-        data = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
-        return {**data, "run": Path(self.run).name}
+from .state import ProblemState
+from .statistics import gain_of, paired, ratio_of_means
 
 
 @dataclass(frozen=True)
@@ -201,342 +132,244 @@ def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
     return finished, unfinished
 
 
-def summary_of(run: Run) -> Summary:
-    """The summary of a run, finished or not; raises RunError."""
-    return run.summary or summarise(run.config, run.totals)
+CostName = Literal["generated_tokens", "verifier_tokens", "compute", "seconds"]
+_NOT_SETTINGS = (
+    *("problem_ids", "problems_digest", "deployment_source", "command"),
+    "model_parameters",
+)
+"""Keys of run.json: problems are matched by themselves, a deployment is known by its digest, as are
+its models, and a command line says again what the others do."""
+_SAME_TREES = frozenset(
+    {"schedule", "speculation", "in_flight", "server", "limit", "problem_ids", "shard"}
+)
+"""Settings that may differ between runs that grow the same trees."""
 
 
-def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
-    """A row for each strategy that a run stands for, with its vote; raises RunError."""
-    summary = summary_of(run)
-    return [_row(run, summary, strategy, vote) for strategy, vote in votes.items()]
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something in which runs were asked for differently."""
+
+    name: str
+    """Its place in run.json, such as `parameters.temperature`."""
+    values: tuple[Any, ...]
+    """Its value in each run; None where there is none."""
 
 
-def told_apart(rows: Sequence[Row]) -> list[Row]:
-    """The rows; those of strategies that are not in the catalog with what differs among them.
+@dataclass(frozen=True, slots=True)
+class TokenDifference:
+    """The first token, by depth and path, that is another one in the second of two trees."""
 
-    Nobody here knows the defaults of such a strategy, and with them what is special about a row.
-    """
-    parameters: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        if known_strategy(row.strategy) is None:
-            parameters.setdefault(row.strategy, []).append(row.summary.parameters)
-
-    def special(row: Row) -> dict[str, Any]:
-        others = parameters.get(row.strategy, [])
-        return row.differs | {
-            name: value
-            for name, value in row.summary.parameters.items()
-            if name != "n" and any(other.get(name) != value for other in others)
-        }
-
-    return [replace(row, differs=special(row)) for row in rows]
+    problem: str
+    node: NodePath
+    token: int
+    """Its place in the node's step, from 0."""
+    ids: tuple[int | None, int | None]
+    """What each tree has there; None where its step has ended."""
 
 
-def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
-    by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
-    accuracy, judged, rated = by_rule.get(vote), run.totals.judged(), run.totals.rated()
-    right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in rated if p.seconds is not None]
-    compute = [p.compute for p in rated if p.compute is not None]
-    knows = rated and len(compute) == len(rated)
-    curve, no_curve = _curve(run, summary, strategy, vote)
-    return Row(
-        strategy=strategy,
-        differs=_differs(strategy, summary),
-        run=str(run.folder),
-        command=run.config.command,
-        vote=vote,
-        n=summary.n or 0,
-        budget=summary.fitted_to or {},
-        problems=len(right),
-        accuracy=accuracy,
-        interval_95=_interval(accuracy, len(right)),
-        pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round(_mean(p.search_tokens for p in rated), 1),
-        compute_per_problem=fmean(compute) if knows else None,
-        no_compute=None if knows else _no_compute(run.config),
-        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in rated), 1),
-        seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
-        wall_s=summary.wall_s,
-        accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
-        curve=curve,
-        no_curve=no_curve,
-        answers=answers_of(run, vote),
-        summary=summary,
-        right=right,
-    )
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The trees of two runs that were asked for the same."""
+
+    differ: tuple[str, ...]
+    """The problems whose trees are not the same."""
+    first: TokenDifference | None
+    """In the first of them; None if none differs, or only in scores."""
 
 
-def _mean(values: Iterable[float]) -> float:
-    """The mean; 0 without values."""
-    return fmean(numbers) if (numbers := list(values)) else 0.0
+@dataclass(frozen=True, kw_only=True)
+class CostDifference:
+    """What a problem took on average, on the judged problems of both runs; on all if none is."""
+
+    name: CostName
+    baseline: float
+    other: float
+    difference: float
+    """Other minus baseline."""
+    difference_95: tuple[float, float]
+    ratio_95: tuple[float, float] | None
+    """The interval of other over baseline, from its logarithm, so that no saving is above 100%;
+    None where the baseline is 0."""
+    problems: int
+    """On so many of these: the others' are not known, such as the time of one that was resumed."""
 
 
-def _no_compute(config: RunConfig) -> str:
-    """Why the compute of a run with this configuration is not known."""
-    for role in ROLES:
-        if role in config.model_parameters:
-            continue
-        if own := config.functions.get(role):
-            return f"the {role} is {own}, which has no size"
-        if role in config.remotes:
-            return f"no config.json of the {role} is here, which runs elsewhere"
-        return f"run.json does not say how large the {role} is"
-    return "nothing is solved"
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A run against the baseline, on the problems that both have solved."""
 
-
-def _curve(
-    run: Run, summary: Summary, strategy: str, vote: str
-) -> tuple[tuple[Point, ...], NoCurve | None]:
-    """The points of a run at its own n and, if it is made of smaller runs, below; or why not."""
-    accuracy = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}.get(vote)
-    n = summary.n or 0
-    if accuracy is None or summary.pass_at_n is None:
-        return (), "no_reference"
-    own = (Point(n, accuracy, summary.pass_at_n, 1),)
-    if why := why_dependent(strategy, limited=bool(summary.limits)):
-        return own, why
-    unit = unit_size(strategy, summary.parameters)
-    solved = (problem.solution for problem in run.solved if problem.solution)
-    return points(solved, n, unit, vote) or own, None
-
-
-def in_order(rows: Sequence[Row]) -> list[Row]:
-    """Rows of several groups: by strategy as they are listed, then by n.
-
-    Each group has its own run of greedy, whose n is fixed: the same search is taken once.
-    """
-    place = {name: index for index, name in enumerate(STRATEGY_NAMES)}
-    once: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        circumstances = tuple(_circumstance(row, name) for name in _MAY_DIFFER)
-        once.setdefault((label(row, ()), row.n, circumstances), row)
-    return sorted(
-        once.values(), key=lambda row: (place.get(row.strategy, len(place)), label(row, ()), row.n)
-    )
-
-
-def asked_alike(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows by what was asked: only those of one list can be compared."""
-    alike: dict[str, list[Row]] = {}
-    for row in rows:
-        alike.setdefault(row.summary.questions, []).append(row)
-    return list(alike.values())
-
-
-class Rank(NamedTuple):
-    """A row beside the best one that it can be ranked with."""
-
-    best: Row
-    gain: Gain
-    """The row's accuracy minus that of the best."""
+    baseline: str
+    """Folder of the first run."""
+    other: str
+    """Folder of the run that is compared with it."""
+    common: tuple[str, ...]
+    """The ids of those problems, in the baseline's order."""
+    judged: int
+    """How many of them have a reference."""
+    right: tuple[int, int]
+    """How many of those are right in the baseline, and in the other run."""
+    only_baseline: tuple[str, ...]
+    """Problems that only the baseline has right."""
+    only_other: tuple[str, ...]
+    gain: float | None
+    """Accuracy of the other run minus the baseline's; None without references."""
+    gain_95: tuple[float, float] | None
     p_value: float
-    """Corrected for how many rows are compared with the best (`holm`)."""
-
-    @property
-    def significant(self) -> bool:
-        """Whether the row is significantly worse."""
-        return self.p_value < SIGNIFICANT
+    """McNemar's exact test, of both runs being right equally often."""
+    costs: tuple[CostDifference, ...]
+    trees: Trees | None
+    """None where the runs were asked for different trees, or for trees that depend on timing."""
 
 
-def ranks(rows: Sequence[Row]) -> list[Rank | None]:
-    """Each row's rank; None for one that can be ranked with no other."""
-    bests = [best_rival(row, rows) for row in rows]
-    found: list[Rank | None] = [None] * len(rows)
-    for best in {id(each): each for each in bests if each}.values():
-        gains = {
-            place: gain
-            for place, row in enumerate(rows)
-            if bests[place] is best and (gain := row.gain_over(best))
-        }
-        others = [place for place in gains if rows[place] is not best]
-        p_values = dict(zip(others, holm([gains[each].p_value for each in others]), strict=True))
-        for place, gain in gains.items():
-            found[place] = Rank(best, gain, p_values.get(place, 1.0))
-    return found
+def pair_of(baseline: Run, other: Run) -> Pair:
+    """A run against the baseline; raises RunError if they share no problem.
 
-
-def best_rival(row: Row, rows: Iterable[Row]) -> Row | None:
-    """The best of those rows that a row can be ranked with, itself among them.
-
-    They were asked the same questions, at the same budget. None of a row without accuracy, and
-    where there is no other.
+    Problems of unfinished runs that are not solved yet are not counted.
     """
-    rivals = [
-        each
-        for each in rows
-        if each.right
-        and each.summary.questions == row.summary.questions
-        and _allowed(each) == _allowed(row)
+    ours, theirs = baseline.totals.problems, other.totals.problems
+    common = [
+        name for name in ours if name in theirs and ours[name].question == theirs[name].question
     ]
-    return best_of(rivals) if row.right and len(rivals) > 1 else None
-
-
-def _allowed(row: Row) -> dict[str, int | float]:
-    """What a problem might cost: on average, or at most."""
-    return {**(row.summary.limits or {}), **row.budget}
-
-
-def varying(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The circumstances (deployment, dataset, ...) that differ between rows without a name."""
-    rows = [row for row in rows if not row.name]
-    return tuple(
-        name for name in _MAY_DIFFER if len({_circumstance(row, name) for row in rows}) > 1
-    )
-
-
-def label(row: Row, also: Sequence[str], without: Collection[str] = ()) -> str:
-    """A row's name: its strategy and what is special about it, such as `beam-search (x=2, y)`."""
-    if row.name:
-        return row.name
-    special = [
-        name if value is True else f"{name}={_plain(value)}"
-        for name, value in row.differs.items()
-        if name not in without
-    ]
-    special += [f"{name}={_plain(_circumstance(row, name))}" for name in also]
-    return f"{row.strategy} ({', '.join(special)})" if special else row.strategy
-
-
-def swept(rows: Sequence[Row]) -> list[str]:
-    """The numeric parameters, other than n, that have several values in rows alike otherwise."""
-    names = dict.fromkeys(
-        name for row in rows for name, value in row.differs.items() if _is_number(value)
-    )
-    found = []
-    for name in names:
-        values: dict[tuple[object, ...], dict[str, object]] = {}
-        for row in rows:
-            circumstances = [_circumstance(row, each) for each in _MAY_DIFFER]
-            alike = (label(row, (), (name,)), row.n, *circumstances)
-            value = row.setting(name)
-            values.setdefault(alike, {})[repr(value)] = value
-        if any(len(each) > 1 and all(map(_is_number, each.values())) for each in values.values()):
-            found.append(name)
-    return found
-
-
-def lone_parameter(rows: Sequence[Row]) -> list[str]:
-    """The parameter that was swept, where it is the only one and n was not swept as well.
-
-    A line of a strategy goes along it; of a grid each value has a line.
-    """
-    names = swept(rows)
-    sizes: dict[str, set[int]] = {}
-    for row in rows:
-        sizes.setdefault(label(row, (), names), set()).add(row.n)
-    return names if len(names) == 1 and all(len(each) == 1 for each in sizes.values()) else []
-
-
-def pooled(rows: Sequence[Row], hidden: Sequence[str] = ()) -> dict[str, list[Row]]:
-    """Rows that were asked alike and have accuracies by name, seeds together.
-
-    The values of `hidden` parameters are no part of a name. A row of several seeds has the mean of
-    each number over them; its runs may have fitted another n to the same budget. A problem counts
-    once, with its mean: its answers under several seeds are not independent of one another, and
-    problems are what intervals are about.
-    """
-    rows = [row for row in rows if row.accuracy is not None and row.right]
-    also = [name for name in varying(rows) if name != "seed"]
-    together: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        budget = tuple(row.budget.items())
-        values = tuple(repr(row.setting(name)) for name in hidden)
-        key = (label(row, also, hidden), budget, budget or row.n, values)
-        together.setdefault(key, []).append(row)
-    joined: dict[str, list[Row]] = {}
-    for (name, *_), seeds in together.items():
-        joined.setdefault(str(name), []).append(_mean_row(seeds) if len(seeds) > 1 else seeds[0])
-    return joined
-
-
-def best_of(rows: Iterable[Row]) -> Row:
-    """The most accurate row, the cheaper one of equals."""
-    return min(rows, key=lambda row: (-(row.accuracy or 0.0), row.tokens_per_problem))
-
-
-def _mean_row(seeds: Sequence[Row]) -> Row:
-    answers: dict[str, list[float]] = {}
-    for row in seeds:
-        for problem, share in row.right.items():
-            answers.setdefault(problem, []).append(share)
-    right = {problem: fmean(each) for problem, each in answers.items()}
-    accuracy = fmean(right.values())
-    seconds = [s for row in seeds if (s := row.seconds_per_problem) is not None]
-    compute = [c for row in seeds if (c := row.compute_per_problem) is not None]
-    return replace(
-        seeds[0],
-        n=round(fmean(row.n for row in seeds)),
-        right=right,
-        accuracy=accuracy,
-        interval_95=_interval(accuracy, len(right)),
-        tokens_per_problem=fmean(row.tokens_per_problem for row in seeds),
-        compute_per_problem=fmean(compute) if len(compute) == len(seeds) else None,
-        verifier_calls_per_problem=fmean(row.verifier_calls_per_problem for row in seeds),
-        seconds_per_problem=fmean(seconds) if len(seconds) == len(seeds) else None,
-        wall_s=fmean(row.wall_s for row in seeds),
-    )
-
-
-def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[int, Point]]:
-    """The points by n of each name, from all rows that bear it: several runs make one curve.
-
-    Where two have the same n and seed, the one that averages over more blocks counts; seeds are
-    averaged.
-    """
-    joined: dict[str, dict[int, dict[int, Point]]] = {}
-    for name, row in zip(names, rows, strict=True):
-        of_name = joined.setdefault(name, {})
-        for point in row.curve:
-            seeds = of_name.setdefault(point.n, {})
-            known = seeds.get(row.summary.seed)
-            if known is None or known.blocks < point.blocks:
-                seeds[row.summary.seed] = point
-    return {
-        name: {n: _mean_point(list(seeds.values())) for n, seeds in by_n.items()}
-        for name, by_n in joined.items()
+    if not common:
+        raise _nothing_in_common(baseline, other)
+    ids = [set(run.config.problem_ids) for run in (baseline, other)]
+    if not (ids[0] <= ids[1] or ids[1] <= ids[0]):
+        raise RunError(
+            f"The runs were asked different problems: {baseline.folder} {len(ids[0]):,} of "
+            f"{_dataset(baseline.config)}, {other.folder} {len(ids[1]):,} of "
+            f"{_dataset(other.config)}, and {len(ids[0] & ids[1]):,} are in both.",
+            hint="Compare runs of the same dataset, drawn with the same seed; one may have fewer.",
+        )
+    right = {
+        name: (ours[name].right(baseline.config.vote), theirs[name].right(other.config.vote))
+        for name in common
+        if ours[name].correct is not None is not theirs[name].correct
     }
+    only_baseline = tuple(name for name, pair in right.items() if pair == (True, False))
+    only_other = tuple(name for name, pair in right.items() if pair == (False, True))
+    gain = gain_of(
+        {name: two for name, (_, two) in right.items()},
+        {name: one for name, (one, _) in right.items()},
+    )
+    return Pair(
+        baseline=str(baseline.folder),
+        other=str(other.folder),
+        common=tuple(common),
+        judged=len(right),
+        right=(sum(one for one, _ in right.values()), sum(two for _, two in right.values())),
+        only_baseline=only_baseline,
+        only_other=only_other,
+        gain=gain and gain.mean,
+        gain_95=gain and (gain.low, gain.high),
+        p_value=gain.p_value if gain else 1.0,
+        costs=tuple(_costs([(ours[name], theirs[name]) for name in right or common])),
+        trees=_trees(baseline, other, common),
+    )
 
 
-def _mean_point(points: Sequence[Point]) -> Point:
-    first = points[0]
-    accuracy = fmean(point.accuracy for point in points)
-    anything = fmean(point.pass_at_n for point in points)
-    return Point(first.n, round(accuracy, 4), round(anything, 4), first.blocks)
+def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
+    """The differences between the runs' configurations, in the order of run.json."""
+    flat = [dict(_flat(config.to_json())) for config in configs]
+    names = dict.fromkeys(name for settings in flat for name in settings)
+    every = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
+    return [setting for setting in every if any(v != setting.values[0] for v in setting.values)]
 
 
-def _circumstance(row: Row, name: str) -> Any:
-    return row.problems if name == "problems" else getattr(row.summary, name)
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if prefix or name not in _NOT_SETTINGS:
+            if isinstance(value, dict):
+                yield from _flat(value, f"{prefix}{name}.")
+            else:
+                yield prefix + name, value
 
 
-def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
-    entry = known_strategy(strategy)
-    if entry is None:
-        return {}
-    defaults = default_parameters(entry, summary.context or sys.maxsize, summary.n or 1)
-    return {
-        name: value
-        for name, value in summary.parameters.items()
-        if name != "n" and (name not in defaults or value != defaults[name])
-    } | (summary.limits or {})
-
-
-def _interval(accuracy: float | None, problems: int) -> tuple[float, float] | None:
-    """None without accuracy, or where a summary stands beside a log that has lost its problems."""
-    if accuracy is None or not problems:
+def _trees(baseline: Run, other: Run, common: Sequence[str]) -> Trees | None:
+    configs = (baseline.config, other.config)
+    changes = {setting.name for setting in differing_settings(configs)}
+    timed = baseline.config.limits.deadline_s is not None
+    unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
+    if changes - _SAME_TREES or timed or unseeded:
         return None
-    low, high = wilson(accuracy, problems)
-    return round(low, 4), round(high, 4)
+    ours, theirs = baseline.totals.problems, other.totals.problems
+    differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)
+    if not differ:
+        return Trees((), None)
+    return Trees(differ, _first_difference(baseline.folder, other.folder, differ[0]))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _first_difference(baseline: Path, other: Path, problem: str) -> TokenDifference | None:
+    ours, theirs = _steps(baseline, problem), _steps(other, problem)
+    for node in sorted(ours.keys() & theirs.keys(), key=lambda path: (len(path), path)):
+        for place, ids in enumerate(zip_longest(ours[node], theirs[node])):
+            if ids[0] != ids[1]:
+                return TokenDifference(problem, node, place, ids)
+    return None
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):  # such as a policy
-        return "own"
-    return Path(value).name if isinstance(value, str) else str(value)
+def _steps(folder: Path, problem: str) -> dict[NodePath, tuple[int, ...]]:
+    state = ProblemState(problem)
+    for event in read_events(folder):
+        if isinstance(event, StepGenerated) and event.problem == problem:
+            state.apply(event)
+    return {node: thought.ids for node, thought, _, _ in state.thoughts()}
+
+
+_COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
+    "generated_tokens": lambda problem: problem.search_tokens,
+    "verifier_tokens": lambda problem: problem.verifier_tokens,
+    "compute": lambda problem: problem.compute,
+    "seconds": lambda problem: problem.seconds,
+}
+
+
+def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator[CostDifference]:
+    for name, cost_of in _COSTS.items():
+        costs = [
+            (one, other)
+            for ours, theirs in pairs
+            if (one := cost_of(ours)) is not None and (other := cost_of(theirs)) is not None
+        ]
+        if difference := paired([other - one for one, other in costs]):
+            baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
+            yield CostDifference(
+                name=name,
+                baseline=baseline,
+                other=other,
+                difference=difference.mean,
+                difference_95=difference.interval_95,
+                ratio_95=ratio_of_means(costs),
+                problems=difference.count,
+            )
+
+
+def _dataset(config: RunConfig) -> str:
+    seed = config.seed if config.dataset_seed is None else config.dataset_seed
+    return f"dataset {config.dataset} (seed {seed})"
+
+
+def _nothing_in_common(baseline: Run, other: Run) -> RunError:
+    sides = [(run, run.totals.problems) for run in (baseline, other)]
+    for run, problems in sides:
+        if not problems:
+            return RunError(
+                f"The run in {run.folder} has not solved any problem yet.",
+                hint=f"Continue it: tts bench --resume {run.folder}",
+            )
+    (_, ours), (_, theirs) = sides
+    ids = len(ours.keys() & theirs.keys())
+    questions = {p.question for p in ours.values()} & {p.question for p in theirs.values()}
+    if ids:
+        shared = f"{ids} ids are in both, but they name other questions"
+    elif questions:
+        shared = f"{len(questions)} questions are in both, but under other ids"
+    else:
+        shared = "no id and no question is in both"
+    solved = " and ".join(
+        f"{run.folder} has solved {len(problems)} of {_dataset(run.config)}"
+        for run, problems in sides
+    )
+    return RunError(
+        f"The runs have no problem in common: {solved}; {shared}.",
+        hint="Compare runs of the same dataset, drawn with the same seed.",
+    )

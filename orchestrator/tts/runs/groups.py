@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -335,3 +335,14 @@ def _began(folder: Path) -> str | None:
 
 def _iso(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The ends of the folders' paths, as much of each as tells them apart."""
+    paths = [folder.resolve().parts for folder in folders]
+    deepest = max(map(len, paths), default=1)
+    for depth in range(1, deepest):
+        names = ["/".join(parts[-depth:]) for parts in paths]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return [str(folder) for folder in folders]

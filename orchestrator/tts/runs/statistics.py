@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -250,3 +251,36 @@ def best_within(points: Sequence[tuple[float, float]], budget: float) -> int | N
     """
     affordable = [place for place in pareto_front(points) if points[place][0] <= budget]
     return affordable[-1] if affordable else None
+
+
+class Gain(NamedTuple):
+    """A difference in accuracy with its 95% interval, on the same problems."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    """Of no difference: McNemar's exact test, or by the paired means of several seeds."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+def gain_of(ours: Mapping[str, float], theirs: Mapping[str, float], z: float = Z_95) -> Gain | None:
+    """How much more often we are right, over the problems of both; None without any.
+
+    Where each answer is right or wrong, the interval is that of paired shares. It is `z` standard
+    errors wide to each side.
+    """
+    differences = [right - theirs[name] for name, right in ours.items() if name in theirs]
+    change = paired(differences)
+    if change is None:
+        return None
+    if all(each in (-1, 0, 1) for each in differences):
+        ours_only, theirs_only = differences.count(1), differences.count(-1)
+        low, high = share_difference(ours_only, theirs_only, len(differences), z)
+        return Gain(change.mean, low, high, mcnemar(ours_only, theirs_only))
+    half = z * change.error
+    return Gain(change.mean, change.mean - half, change.mean + half, change.p_value)

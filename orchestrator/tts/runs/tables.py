@@ -24,10 +24,9 @@ from tts.base.extras import how_to_install
 from .config import RunConfig, read_run_config
 from .files import write_whole
 from .folder import ANSWERS, writing
-from .groups import runs_in
+from .groups import runs_in, short_names
 from .log import read_events
 from .measures import ProblemMeasures, measured_problems
-from .pairs import short_names
 from .run import Run, problem_record
 from .state import ProblemState, solved_problems
 from .statistics import rounded

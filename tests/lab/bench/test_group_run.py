@@ -6,9 +6,10 @@ from tests.lab.bench.runs import WANTED, Said
 
 from tts.base.errors import ConfigError
 from tts.lab.bench.group_run import members_of, resume_group, run_all
-from tts.runs.compare import compare, label
+from tts.runs.compare import compare
 from tts.runs.config import read_run_config
 from tts.runs.groups import read_group
+from tts.runs.rows import label
 from tts.session.functions import source_of
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import configure_all

@@ -25,9 +25,9 @@ from tts.reports.figures.comparison import (
 from tts.reports.figures.pairs import pairs_figures
 from tts.reports.figures.results import results_figures
 from tts.reports.page.export import printed
-from tts.runs.compare import Comparison, compare, pooled
+from tts.runs.compare import Comparison, compare, differing_settings, pair_of
 from tts.runs.curves import Point
-from tts.runs.pairs import differing_settings, pair_of
+from tts.runs.rows import pooled
 from tts.runs.statistics import pareto_front
 
 POINTS = st.builds(Point, st.integers(1, 64), st.just(0.5), st.just(0.5), st.just(1))

@@ -11,10 +11,10 @@ from tts.base.errors import RunError
 from tts.cli import app
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
-from tts.runs.compare import summary_of
 from tts.runs.config import RunConfig
 from tts.runs.folder import CONFIG, SUMMARY, read_config, read_json, write_json
 from tts.runs.groups import GroupConfig, Member, create_group
+from tts.runs.rows import summary_of
 from tts.runs.run import Run
 
 

@@ -21,10 +21,10 @@ from tts.base.errors import ConfigError, RunError, TtsError
 from tts.base.extras import how_to_install
 from tts.datasets.options import Shard, interleaved
 from tts.runs.checks import write_summary
+from tts.runs.compare import differing_settings
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished, locked, refuse_begun
 from tts.runs.log import write_merged
-from tts.runs.pairs import differing_settings
 from tts.runs.run import Run
 from tts.runs.summary import summarise
 from tts.runs.tables import write_answers

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tts.runs.pairs import Gain, gain_of
 from tts.runs.run import Run
-from tts.runs.statistics import joint_t, joint_z, quantile
+from tts.runs.statistics import Gain, gain_of, joint_t, joint_z, quantile
 from tts.runs.summary import read_summary
 
 from .cells import BASE, Cell, CellRun

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import altair as alt
 
-from tts.runs.compare import (
-    Comparison,
+from tts.runs.compare import Comparison
+from tts.runs.rows import (
     NoCurve,
     Row,
     asked_alike,

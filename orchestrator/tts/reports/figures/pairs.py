@@ -7,10 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from tts.runs.compare import (
-    Comparison,
-)
-from tts.runs.pairs import Pair, Setting, Trees
+from tts.runs.compare import Comparison, Pair, Setting, Trees
 from tts.runs.run import Run
 from tts.runs.statistics import SIGNIFICANT, holm, interval
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tts.runs.compare import Rank, Row, asked_alike, label, ranks, varying
+from tts.runs.rows import Rank, Row, asked_alike, label, ranks, varying
 from tts.runs.statistics import interval, share_with_interval
 
 from .charts import Figure, TableRow, flops, listed, percent

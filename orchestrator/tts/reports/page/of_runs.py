@@ -23,13 +23,13 @@ from tts.build.spec import load_deployment
 from tts.reports.figures.charts import Cell, listed, number
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.run import figures_of, right_share, warnings_of
-from tts.runs.compare import Comparison, compare, summary_of
+from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
 from tts.runs.folder import Json, has_begun, has_finished, is_worked_on
-from tts.runs.groups import is_group, solved
+from tts.runs.groups import is_group, short_names, solved
 from tts.runs.log import read_events
-from tts.runs.pairs import short_names
+from tts.runs.rows import summary_of
 from tts.runs.summary import read_summary
 from tts.serving.repository.digest import deployment_digest
 

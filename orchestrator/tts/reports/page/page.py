@@ -18,8 +18,8 @@ from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.charts import Cell, Figure, TableRow
 from tts.runs.config import read_run_config
 from tts.runs.files import write_whole
+from tts.runs.groups import short_names
 from tts.runs.log import read_events
-from tts.runs.pairs import short_names
 from tts.runs.state import all_problems
 
 from .assets import chart_theme, policy, scripts, styles
