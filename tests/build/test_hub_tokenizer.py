@@ -40,11 +40,17 @@ def written(tmp_path, tokenizer):
     return file
 
 
-def test_the_cache_has_it(tmp_path, cache, tokenizer_folder, capsys):
+@pytest.mark.parametrize("missing", [None, "tokenizer.json"])
+def test_the_cache_has_it(tmp_path, cache, tokenizer_folder, capsys, missing):
     model, commit = cache / "models--Owner--Name", "0" * 40
     shutil.copytree(tokenizer_folder, model / "snapshots" / commit)
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
+    if missing:
+        (model / "snapshots" / commit / missing).unlink()
+        with pytest.raises(CheckpointError, match="Name has no tokenizer"):
+            open_deployment(written(tmp_path, "Owner/Name"))
+        return
     deployment = open_deployment(written(tmp_path, "Owner/Name"))
     assert deployment.generator.tokenizer_folder == model / "snapshots" / commit
     assert capsys.readouterr().err == ""

@@ -73,6 +73,7 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("bench", 2, "DEPLOYMENT"),
         ("report nowhere", 1, "nowhere"),
         (f"report {TOO_LONG}", 2, "4,095 bytes"),
+        (f"report nowhere --baseline {TOO_LONG}", 2, "can be no path"),
         (f"bench --resume {TOO_LONG}", 2, "4,095 bytes"),
         (f"bench demo --out {TOO_LONG}", 2, "4,095 bytes"),
         (f"simulate --replay {TOO_LONG}", 2, "4,095 bytes"),

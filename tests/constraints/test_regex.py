@@ -78,6 +78,7 @@ def test_an_answer_is_one_line(char):
         ("a^", 2, "at the beginning alone"),
         ("$a", 1, "at the end alone"),
         (r"\u12", 1, "4 hexadecimal digits"),
+        (r"\U00110000", 1, "no such character"),
         ("a\\", 2, "nothing follows"),
         ("(" * 60, 51, "50 levels"),
     ],

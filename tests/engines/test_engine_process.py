@@ -161,12 +161,13 @@ def test_functions_are_called_in_the_thread_that_answers_and_may_fail(client):
     assert threads.get(timeout=10) == threads.get(timeout=10) == "answers"
 
 
-def test_a_killed_engine_fails_its_requests_with_a_sentence_and_is_reported(pair):
+def test_a_killed_engine_fails_its_requests_with_a_sentence_and_is_reported(pair, caplog):
     client = Client(opening(pair))
     _, replies = client.running()
     os.kill(client.host.pid, signal.SIGKILL)
     assert last(replies) == unavailable("the engine's process was killed by SIGKILL")
     assert client.died.wait(10)
+    assert f"the engine's process was killed by SIGKILL (PID {client.host.pid});" in caplog.text
     client.host.close()
     with pytest.raises(EngineError, match="closed"):
         client.host.submit(sampled(n=1), replies.put)

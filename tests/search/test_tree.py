@@ -118,13 +118,23 @@ def test_the_digest_of_a_tree_is_what_it_was_in_every_version():
 
 def test_a_completed_chain_from_which_another_goes_on_is_no_end():
     tree = Tree()
-    for path, stop in (((0,), Stop.STEP), ((0, 0), Stop.END)):
+    for path in ((0,), (0, 0), (1,), (1, 0)):
         node = tree.add(path)
+        stop = Stop.END if path == (0, 0) else Stop.STEP
         node.thought, node.score = Thought((1,), "a", stop), 0.5
-    tree[(0,)].fate = Fate.COMPLETED
+    tree[(0,)].fate, tree[(1,)].fate = Fate.COMPLETED, Fate.PRUNED
     completions = completions_so_far(tree)
     assert [done.node for done in completions] == [(0, 0)]
-    assert tree[(0,)].fate is Fate.EXPANDED
+    assert [tree[(path,)].fate for path in (0, 1)] == [Fate.EXPANDED, Fate.PRUNED]
+
+
+def test_a_tree_shows_a_line_per_node_with_or_without_a_score():
+    tree = Tree()
+    tree.add((0,)).thought = Thought((1,), "a\n b", Stop.STEP)
+    tree.lock_score((0,), 0.5)
+    tree.add((0, 0))
+    lines = ["Tree of 2 nodes", "0.5000 open        a b", "       open          ..."]
+    assert repr(tree).splitlines() == lines
 
 
 def test_seeds_are_stable_and_distinct_and_their_numbers_uniform():

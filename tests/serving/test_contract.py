@@ -81,6 +81,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
     assert not inputs["request_output_len"].optional
     first, second = configs["prm"].ensemble_scheduling.step
     assert (first.model_name, second.model_name) == ("prm_engine", "prm_score")
+    assert first.model_version == second.model_version == -1  # the latest
     assert set(first.input_map) == {tensor.name for tensor in configs["prm"].input}
     assert set(first.output_map) == set(second.input_map)
     assert set(second.output_map) == {"score", "label_logits"}

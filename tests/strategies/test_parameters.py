@@ -88,3 +88,4 @@ def test_defaults_are_what_a_strategy_does_by_itself(tiny_deployment):
         assert default_parameters(strategy, context) == config.model_dump(mode="json")
         assert default_parameters(strategy, context, 6)["temperature"] == config.temperature
         assert config.max_tokens == context < default_parameters(strategy, 4096)["max_tokens"]
+    assert default_parameters(STRATEGIES["best-of-n"], context, 6)["n"] == 6

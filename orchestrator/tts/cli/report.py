@@ -38,7 +38,7 @@ from tts.runs.tables import (
 )
 
 from .json_output import print_json
-from .options import look, usable
+from .options import look
 from .runs import RunsDocument
 
 
@@ -114,10 +114,8 @@ def report(options: look.Report) -> None:
 
 def _baseline(text: str) -> Baseline:
     """What `--baseline RUN[=NAME]` names; a folder's own name may hold an equals sign."""
-    folder, _, name = (text, "", "") if Path(text).exists() else text.rpartition("=")
-    path = Path(folder or text)
-    usable(path)
-    return Baseline(path, name if folder else "")
+    folder, _, name = (text, "", "") if is_there(Path(text)) else text.rpartition("=")
+    return Baseline(Path(folder or text), name if folder else "")
 
 
 def _follow(runs: list[Path], open_page: bool) -> bool:
