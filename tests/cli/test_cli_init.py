@@ -238,6 +238,7 @@ def test_the_gpus_of_the_machine_are_found(init, monkeypatch, name, memory, kind
     assert machine.gpu == kind
     values, done = init("--generator", ONE_B, "--verifier", PRM, "--format", "rlhflow")
     assert values["target"] == ("vllm" if kind else "openvino")
+    assert "gpus" not in values["generator"]  # both models have room on the first
     assert name in done.said or f"2 GPUs ({kind})" in done.said
 
 

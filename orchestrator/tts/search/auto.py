@@ -144,7 +144,7 @@ class Ending:
     def reached(self, completions: Sequence[Completion], tokens: int, full: bool = False) -> bool:
         """Whether to end now that these are complete, too, and the tree has so many tokens.
 
-        There must be a completion. The votes are those of `adaptive_vote`, each with a weight by
+        There must be a completion. The votes are those of `adaptive-vote`, each with a weight by
         which `votes` unanimous ones decide, approximately.
         """
         for completion in completions:

@@ -204,11 +204,13 @@ def test_a_search_tells_the_thinking_of_its_answer_first(served, stream):
 
 def test_a_response_has_its_effort_and_its_thinking(served):
     body = {"input": "Compute 1 + 1.", "reasoning": {"effort": "none"}}
-    (plain, off), _ = served((RESPONSES, {"input": "Compute 1 + 1."}), (RESPONSES, body))
+    bodies = {"input": "Compute 1 + 1."}, body, {"input": "Compute 1 + 1.", "stream": True}
+    (plain, off, stream), _ = served(*((RESPONSES, body) for body in bodies))
     kinds = [[item["type"] for item in each[1]["output"]] for each in (plain, off)]
     assert kinds == [["reasoning", "message"], ["message"]]
     assert off[1]["reasoning"]["effort"] == "none"
     assert plain[1]["output"][0]["content"][0]["text"] == THOUGHT
+    assert stream[1].count("event: response.output_item.added") == 2
 
 
 @pytest.mark.parametrize("model", ["tiny", "tiny:best-of-n"])
