@@ -133,7 +133,7 @@ def test_every_cell_is_run_in_every_round_and_engines_start_when_they_differ(sce
     assert load["engines"].keys() == {"generator", "verifier"}
 
 
-def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene, tmp_path, monkeypatch):
+def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on(scene, tmp_path, monkeypatch):
     folder = tmp_path / "study"
     scene.breaks = "3/6 generator 50% of the KV memory"
     with pytest.raises(ServerError, match="No memory is left") as broken:
