@@ -17,7 +17,7 @@ from tests.build.sandboxes import BUBBLEWRAP, KINDS, OPEN, left, python, sandbox
 from tts.base.errors import ConfigError
 from tts.build.sandbox import NO_LIMIT, Failure, find_bubblewrap
 from tts.build.sandbox import sandbox as module
-from tts.build.sandbox.bubblewrap import CLONE, REFUSED
+from tts.build.sandbox.bubblewrap import _ARCHITECTURES, CLONE, REFUSED
 
 COLUMN = int(platform.machine() == "aarch64")
 
@@ -241,6 +241,10 @@ def test_numbers_of_refused_calls_are_those_of_the_kernels_headers(header, colum
     for name, of_machines in (REFUSED | {"clone": CLONE}).items():
         # memfd_secret is of Linux 5.14, later than some distributions' headers
         assert int(numbers.get(name, of_machines[column])) == of_machines[column], name
+    machine, architecture = list(_ARCHITECTURES.items())[column]
+    machines = Path("/usr/include/linux/elf-em.h").read_text()
+    (number,) = re.findall(rf"#define EM_{machine.upper()}\s+(\d+)", machines)
+    assert architecture == 0xC0000000 | int(number)  # of 64 bits, little-endian
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])

@@ -2,6 +2,7 @@
 pool is taken to keep.
 """
 
+import queue
 import random
 from itertools import count
 
@@ -302,6 +303,19 @@ def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
     guard.stepped()
     guard.started(1)
     assert all(guard.enter(ticket, hashes(prompts[ticket - 1])) for ticket in range(2, 6))
+
+
+def test_prompts_that_begin_with_a_probes_token_are_computed_together(open_host):
+    runner, replies = open_host("verifier"), queue.SimpleQueue()
+    (probe, *requests) = (
+        GenerateRequest(np.asarray(prompt), 1, return_generation_logits=True)
+        for prompt in ([5], *([5, number, *range(7, 39)] for number in range(50, 54)))
+    )
+    runner.run(probe)
+    before = runner.host.statistics().iteration
+    runner.host.call(lambda: [runner.host.submit(request, replies.put) for request in requests])
+    assert all(replies.get(timeout=30).final for _ in requests)
+    assert runner.host.statistics().iteration - before == 2
 
 
 def test_scores_are_right_where_one_prompt_reuses_the_full_block_of_another(open_host):

@@ -269,7 +269,10 @@ def test_trees_in_which_the_verifier_overrules_the_majority_teach_most():
 
 def test_a_decision_is_explained():
     advice = Advice(votes=1, allowance=1737, cap=13896, auroc=0.842)
-    assert reason(Decision(advice, "vote", 9000, 340)) == (
+    decision = Decision(advice, "vote", 9000, 340)
+    (problem,) = all_problems([SESSION, solved("p", 1.0, decision=decision)])
+    assert unpack(pack(problem, "best").packed)["why"] == reason(decision)
+    assert reason(decision) == (
         "The method was MCTS, which follows the scores (the verifier's scores of steps have an "
         "area under the ROC curve of 0.84). It was allowed 1,737 tokens if it had a completion by "
         "then, and 13,896 at most. It took 9,000 tokens (it could have ended after 340) and ended "
