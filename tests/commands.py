@@ -23,7 +23,9 @@ from typing import Any
 USED = (
     "tts.cli.doctor",
     "tts.cli.engines",
+    "tts.cli.report",
     "tts.cli.runs",
+    "tts.endpoints.openai.server",
     "tts.gateway.process",
     "tts.serving.server.start",
 )
