@@ -24,7 +24,7 @@ from tts.build.spec import (
 )
 from tts.build.started.command import command_of
 from tts.build.started.engines import ENGINES, unknown_options
-from tts.build.started.memory import budgets, plan_started
+from tts.build.started.memory import budgets, plan_started, stored_precision
 from tts.build.tensorrt.gpus import GIB
 
 BASE = {
@@ -227,6 +227,23 @@ def test_a_token_takes_what_vllm_allocates_for_it(checkpoint, layers, heads, siz
     page = heads * ENGINES["vllm"].block * (size + size) * 2
     each = plan_started(deployment).engines[role].ranks[0].kv_bytes_per_token
     assert ENGINES["vllm"].block * each == layers * page
+
+
+@pytest.mark.parametrize(
+    ("method", "precision"),
+    [
+        (None, "fp16"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "awq", "w_bit": 4}, "int4_awq"),
+        ({"config_groups": {"a": {"weights": {"num_bits": 4}}}}, "int4_awq"),
+        ({"config_groups": {"a": {"weights": {"num_bits": 8}}}}, "fp8"),
+    ],
+)
+def test_the_precision_of_a_checkpoint_is_read_from_its_config(method, precision):
+    config = {"torch_dtype": "float16", "quantization_config": method}
+    assert stored_precision(Path("c"), config) == precision
 
 
 @pytest.mark.parametrize(
