@@ -137,11 +137,14 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""
-        with self._refusals("decode tokens"):
+        try:
             if len(ids) > LONG:
                 (text,) = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=True)
             else:
                 text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        except BaseException:  # the block is entered only now: it takes as long as to decode a step
+            with self._refusals("decode tokens"):
+                raise
         return str(text)
 
     def spelled(self, ids: Sequence[int]) -> str:

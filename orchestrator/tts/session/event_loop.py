@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import gc
 import queue
 import signal
 import threading
@@ -60,11 +61,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on such a loop."""
+    """`asyncio.run` on such a loop, for a command."""
+    gc.freeze()  # what is imported lives on: a collection of all that is old need not look at it
     try:
         with Runner(loop_factory=new_event_loop) as runner:
             result: T = runner.run(main)
     finally:
+        gc.unfreeze()
         main.close()  # or Python warns of it, where there is no loop that could have begun it
     return result
 
