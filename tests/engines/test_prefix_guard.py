@@ -2,7 +2,6 @@
 pool is taken to keep.
 """
 
-import queue
 import random
 from itertools import count
 
@@ -306,15 +305,14 @@ def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
 
 
 def test_prompts_that_begin_with_a_probes_token_are_computed_together(open_host):
-    runner, replies = open_host("verifier"), queue.SimpleQueue()
+    runner = open_host("verifier")
     (probe, *requests) = (
         GenerateRequest(np.asarray(prompt), 1, return_generation_logits=True)
         for prompt in ([5], *([5, number, *range(7, 39)] for number in range(50, 54)))
     )
     runner.run(probe)
     before = runner.host.statistics().iteration
-    runner.host.call(lambda: [runner.host.submit(request, replies.put) for request in requests])
-    assert all(replies.get(timeout=30).final for _ in requests)
+    runner.run(*requests)
     assert runner.host.statistics().iteration - before == 2
 
 
