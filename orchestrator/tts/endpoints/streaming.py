@@ -63,9 +63,9 @@ class StopWordSets(NamedTuple):
     """Token sequences that end an output of ours, each of which is part of it."""
 
     step: Sequences
-    """Those that end a step."""
+    """Words at which a step ends."""
     end: Sequences
-    """Those that end a sequence, as its end id does."""
+    """Words at which a sequence ends, as at its end id."""
 
     def of(self, at_step: bool, own: Sequences, ignore_end: bool) -> Sequences:
         """All words of a call, whose `own` come first."""
