@@ -115,6 +115,7 @@ def test_the_tree_is_erased_at_the_end_and_the_screen_cleared_when_it_changes_it
     live.changed()
     live.ended()
     assert out.file.getvalue().count("\x1b[2J") == 1
+    assert out.file.getvalue().endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # and the cursor is back
 
 
 def test_of_an_answer_the_best_chain_is_printed(tiny_deployment, tokenizer_folder, capsys):

@@ -94,6 +94,7 @@ def test_a_stream_has_openais_events_and_ends_with_the_whole_answer(ask, say):
     assert [plain(item) for item in events[-1]["response"]["output"]] == [
         plain(item) for item in whole["output"]
     ]
+    assert events[-1]["response"]["usage"] == whole["usage"]
     for event in events:
         if event["type"] == "response.output_item.done":
             assert event["item"] == events[-1]["response"]["output"][event["output_index"]]

@@ -125,7 +125,7 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
     if form := _form(request):
         shared["response_format"] = form
     choice = request.tool_choice
-    chat = ChatRequest(
+    return ChatRequest(
         **shared,
         messages=_messages(request),
         tools=[
@@ -139,8 +139,6 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
         logprobs=LOG_PROBS in request.include or request.top_logprobs > 0,
         top_logprobs=request.top_logprobs,
     )
-    chat.stream_options.include_usage = True
-    return chat
 
 
 def _refuse(request: ResponsesRequest) -> None:
