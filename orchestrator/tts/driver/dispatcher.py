@@ -83,7 +83,7 @@ class Dispatcher:
         began, in_flight = self.clock(), scheduler.in_flight
         engine = 0 if job.generates else 1
         before = self._loads[engine].update(began, in_flight[engine])  # request-seconds so far
-        ended = EndedRequest(
+        report = EndedRequest(
             *(context.problem.id, work, kind, job.tokens, in_flight, began), reused=job.reused
         )
         reply: Reply = None
@@ -94,27 +94,28 @@ class Dispatcher:
                 end = reply.thoughts
             elif reply:
                 end = Scored(work.node, quantise(reply.score), reply.tokens)
-                ended.no_verdict, ended.critique = reply.no_verdict, reply.critique
         except asyncio.CancelledError:
             if job not in self._leaving:  # not by us: the event loop is shutting down
                 self._give_back(job)
                 raise
         except Exception as failure:
             end = failure
-        ended.ended_at = now = self.clock()
+        report.ended_at = now = self.clock()
         if job in self._leaving:
-            ended.cancelled = self._leaving[job][1]
-            self.record(ended)
+            report.cancelled = self._leaving[job][1]
+            self.record(report)
             return
         self._give_back(job)
         if not isinstance(end, Exception):
             if reply:
-                ended.answer, ended.tokens = end, reply.tokens
+                report.answer, report.tokens = end, reply.tokens
+                if isinstance(reply, VerifierResult):
+                    report.no_verdict, report.critique = reply.no_verdict, reply.critique
                 if now > began:
                     seconds = now - began
                     after = self._loads[engine].update(now, scheduler.in_flight[engine])
                     scheduler.learn(job, (after - before) / seconds, reply.tokens, seconds)
-            self.record(ended)
+            self.record(report)
         self._on_end(job, end)
 
     def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Awaitable[Reply]:
