@@ -257,6 +257,7 @@ def test_the_precision_of_a_checkpoint_is_read_from_its_config(method, precision
         ({"target": "sglang"}, "--schedule-policy", "fcfs"),
         ({"target": "llama.cpp", "max_batch_size": 2}, "--ctx-size", "20480"),
         ({"target": "llama.cpp", "max_batch_size": 2}, "--gpu-layers", "all"),
+        ({"target": "llama.cpp", "max_batch_size": 2}, "--seed", "0"),
         ({"extra_args": ("--lora-modules", "a=b")}, "--lora-modules", "a=b"),
     ],
 )
