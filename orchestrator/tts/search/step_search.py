@@ -227,8 +227,7 @@ class StepSearch(Search, Generic[AnyConfig]):
         The first is the path's score with one more step of the best score, the second without one,
         as it stays after a step without text.
         """
-        counted = self.tree.counted_nodes(parent) if parent else []
-        above = [self.tree.value(node) for node in counted]
+        above = [self.tree.value(node) for node in self.tree.counted_nodes(parent)]
         how = self.config.agg_strategy
         prior = aggregate(above, how) if above else UNKNOWN_SCORE
         # a calibration may value the best step below 1, and so below a path without it
