@@ -247,8 +247,8 @@ def test_memory_grows_by_bytes_a_request():
         finally:
             tracemalloc.stop()
 
-    few, many = peak(60), peak(120)
-    assert many - few < 60 * 200 * 100, "more than 100 bytes for each further request"
+    few, many = peak(20), peak(40)
+    assert many - few < 20 * 200 * 100, "more than 100 bytes for each further request"
 
 
 STRETCHES = 8

@@ -7,7 +7,6 @@ cancel, so that paired differences are known far more precisely than those of tw
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -25,23 +24,33 @@ def rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
+def equal_bins(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
+    """(low, high, count) of equal bins from the least to the greatest value; none without values.
+
+    Where all values are equal there is one bin, of no width.
+    """
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    if low == high:
+        return [(low, high, len(values))]
+    width = (high - low) / bins
+    counts = [0] * bins
+    for value in values:
+        counts[min(int((value - low) / width), bins - 1)] += 1
+    return [
+        (low + place * width, low + (place + 1) * width, count)
+        for place, count in enumerate(counts)
+    ]
+
+
 def logarithmic_histogram(values: Sequence[float], most: int) -> list[tuple[float, float, int]]:
     """(low, high, count) of at most so many bins, equally wide on a logarithmic axis.
 
     Values that are not above 0 have no place on it and are left out.
     """
-    there = [value for value in values if value > 0]
-    if not there:
-        return []
-    low, high = min(there), max(there)
-    if low == high:
-        return [(low, high, len(there))]
-    width = math.log(high / low) / most
-    counts = Counter(min(int(math.log(value / low) / width), most - 1) for value in there)
-    return [
-        (low * math.exp(place * width), low * math.exp((place + 1) * width), counts[place])
-        for place in range(most)
-    ]
+    parts = equal_bins([math.log(value) for value in values if value > 0], most)
+    return [(math.exp(low), math.exp(high), count) for low, high, count in parts]
 
 
 Z_95 = 1.96

@@ -149,15 +149,8 @@ def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
     answers = [
         Answer(
             id=problem.id,
-            question=problem.text,
-            answer=problem.answers.get(vote),
-            score=_score(problem, vote)[0],
-            probability=_score(problem, vote)[1],
-            correct=None if problem.correct is None else problem.correct.get(vote),
-            tokens=problem.search_tokens,
-            seconds=rounded(problem.seconds, 3),
-            reference=problem.reference,
             level=problem.level,
+            **_answer_columns(problem, vote),
         )
         for problem in run.totals.problems.values()
     ]
@@ -186,22 +179,15 @@ def problem_rows(folders: Sequence[Path]) -> Iterator[ProblemRow]:
                     **columns,
                     problem=problem.id,
                     level=None if problem.level is None else str(problem.level),
-                    question=problem.text,
-                    reference=problem.reference,
-                    answer=problem.answers.get(vote),
+                    **_answer_columns(problem, vote),
                     vote=vote,
-                    correct=None if problem.correct is None else problem.correct.get(vote),
                     any_correct=problem.any_correct,
-                    score=_score(problem, vote)[0],
-                    probability=_score(problem, vote)[1],
                     completions=problem.tree.completions,
                     generated_tokens=problem.tokens,
                     verifier_tokens=problem.verifier_tokens,
                     critique_tokens=problem.critique_tokens,
-                    tokens=problem.search_tokens,
                     verifier_calls=problem.verifier_calls,
                     compute=problem.compute,
-                    seconds=rounded(problem.seconds, 3),
                     limit=problem.limit,
                     tree_digest=problem.tree_digest,
                 )
@@ -262,10 +248,20 @@ def _run_columns(name: str, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _score(problem: ProblemMeasures, vote: str) -> tuple[float | None, float | None]:
-    """The score and the probability of the answer that this vote chooses, in six digits."""
-    score, probability = problem.scores.get(problem.answers.get(vote) or "", (None, None))
-    return _six_digits(score), _six_digits(probability)
+def _answer_columns(problem: ProblemMeasures, vote: str) -> dict[str, Any]:
+    """The columns that the answer of a problem by this vote has in every table."""
+    answer = problem.answers.get(vote)
+    score, probability = problem.scores.get(answer or "", (None, None))
+    return {
+        "question": problem.text,
+        "answer": answer,
+        "score": _six_digits(score),
+        "probability": _six_digits(probability),
+        "correct": None if problem.correct is None else problem.correct.get(vote),
+        "tokens": problem.search_tokens,
+        "seconds": rounded(problem.seconds, 3),
+        "reference": problem.reference,
+    }
 
 
 def _six_digits(value: float | None) -> float | None:

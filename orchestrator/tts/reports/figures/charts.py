@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import altair as alt
 
-from tts.runs.statistics import quantile
+from tts.runs.statistics import equal_bins, logarithmic_histogram, quantile
 
 Cell = str | int | float | bool | None
 TableRow = dict[str, Cell]
@@ -216,7 +216,6 @@ def histogram(
     name: str,
     title: str,
     values: Sequence[float],
-    parts: Sequence[tuple[float, float, int]],
     unit: str,
     *,
     of: str,
@@ -224,10 +223,8 @@ def histogram(
     note: str,
     logarithmic: bool = False,
 ) -> Figure | None:
-    """How many `of` have which value: a bar for each of the parts (low, high, count).
-
-    None without values.
-    """
+    """How many `of` have which value, as bars; None without values."""
+    parts = logarithmic_histogram(values, 30) if logarithmic else equal_bins(values, 25)
     if not parts:
         return None
     ends = [end for low, high, _ in parts for end in (low, high)]
@@ -246,26 +243,6 @@ def histogram(
     ]
     reading = f"Of {len(values):,} {of}: {spread(values, unit)}."
     return Figure(name, title, reading, rows, spec(counts, 200), notes=[note])
-
-
-def equal_bins(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
-    """(low, high, count) of equal bins from the least to the greatest value; none without values.
-
-    Where all values are equal there is one bin, of no width.
-    """
-    if not values:
-        return []
-    low, high = min(values), max(values)
-    if low == high:
-        return [(low, high, len(values))]
-    width = (high - low) / bins
-    counts = [0] * bins
-    for value in values:
-        counts[min(int((value - low) / width), bins - 1)] += 1
-    return [
-        (low + place * width, low + (place + 1) * width, count)
-        for place, count in enumerate(counts)
-    ]
 
 
 def spread(values: Sequence[float], unit: str) -> str:

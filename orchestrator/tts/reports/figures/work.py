@@ -9,7 +9,7 @@ import altair as alt
 
 from tts.build.spec import ROLES, Role
 from tts.runs.run import Run
-from tts.runs.statistics import logarithmic_histogram, quantile
+from tts.runs.statistics import quantile
 
 from .charts import (
     ALL_FIELDS,
@@ -21,7 +21,6 @@ from .charts import (
     bars,
     bars_height,
     chart,
-    equal_bins,
     histogram,
     number,
     percent,
@@ -69,7 +68,6 @@ def tokens_per_problem(run: Run) -> Figure | None:
         "tokens-per-problem",
         "Generated tokens per problem",
         tokens,
-        equal_bins(tokens, 25),
         "tokens",
         of="problems",
         axis="generated tokens",
@@ -84,7 +82,6 @@ def latency(run: Run) -> Figure | None:
         "latency",
         "Time per problem",
         seconds,
-        equal_bins(seconds, 25),
         "s",
         of="problems",
         axis="seconds from start to graded answer",
@@ -153,7 +150,6 @@ def tokens_per_request(run: Run, engine: Role) -> Figure | None:
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
         tokens,
-        logarithmic_histogram(tokens, 30),
         "tokens",
         of="requests",
         axis="prompt and generated tokens",
