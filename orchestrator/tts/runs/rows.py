@@ -242,7 +242,7 @@ class Rank(NamedTuple):
 def ranks(rows: Sequence[Row]) -> list[Rank | None]:
     """Each row's rank; None for one that can be ranked with no other."""
     bests = [best_rival(row, rows) for row in rows]
-    found: list[Rank | None] = [None] * len(rows)
+    places: list[Rank | None] = [None] * len(rows)
     for best in {id(each): each for each in bests if each}.values():
         gains = {
             place: gain
@@ -252,8 +252,8 @@ def ranks(rows: Sequence[Row]) -> list[Rank | None]:
         others = [place for place in gains if rows[place] is not best]
         p_values = dict(zip(others, holm([gains[each].p_value for each in others]), strict=True))
         for place, gain in gains.items():
-            found[place] = Rank(best, gain, p_values.get(place, 1.0))
-    return found
+            places[place] = Rank(best, gain, p_values.get(place, 1.0))
+    return places
 
 
 def best_rival(row: Row, rows: Iterable[Row]) -> Row | None:
@@ -303,7 +303,7 @@ def swept(rows: Sequence[Row]) -> list[str]:
     names = dict.fromkeys(
         name for row in rows for name, value in row.differs.items() if _is_number(value)
     )
-    found = []
+    parameters = []
     for name in names:
         values: dict[tuple[object, ...], dict[str, object]] = {}
         for row in rows:
@@ -312,8 +312,8 @@ def swept(rows: Sequence[Row]) -> list[str]:
             value = row.setting(name)
             values.setdefault(alike, {})[repr(value)] = value
         if any(len(each) > 1 and all(map(_is_number, each.values())) for each in values.values()):
-            found.append(name)
-    return found
+            parameters.append(name)
+    return parameters
 
 
 def lone_parameter(rows: Sequence[Row]) -> list[str]:
@@ -389,8 +389,8 @@ def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[i
         of_name = joined.setdefault(name, {})
         for point in row.curve:
             seeds = of_name.setdefault(point.n, {})
-            known = seeds.get(row.summary.seed)
-            if known is None or known.blocks < point.blocks:
+            earlier = seeds.get(row.summary.seed)
+            if earlier is None or earlier.blocks < point.blocks:
                 seeds[row.summary.seed] = point
     return {
         name: {n: _mean_point(list(seeds.values())) for n, seeds in by_n.items()}
