@@ -92,6 +92,16 @@ def test_options_choose_requests(kept, options, places):
     assert [row["id"] for row in rows(*options)] == [kept[place] for place in places]
 
 
+def test_an_empty_table_is_a_sentence_and_a_missing_file_an_error(tmp_path):
+    for options in ((), ("nosuch",)):
+        empty = tts("gateway", "requests", *options)
+        assert (empty.code, empty.out) == (0, "")
+        assert "No such requests" in empty.err
+    missing = tts("gateway", "requests", "--file", tmp_path / "none.db")
+    assert (missing.code, "none.db cannot be read" in missing.err) == (2, True)
+    assert not (tmp_path / "none.db").exists()
+
+
 def test_a_copy_can_be_read_anywhere(kept, tmp_path):
     copy = tmp_path / "copies" / "gateway.db"
     copy.parent.mkdir()

@@ -23,6 +23,13 @@ def test_a_key_is_used_within_its_time_and_its_models_alone(ask):
     ((status, answer),) = ask(tokens, keyring=key_ring(expires=1.0))
     assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
     assert answer["error"]["message"] == "The API key k has expired."
+    kept = Kept()
+    replaced = key_ring(rotated=86_400.0, expires=1.0, is_replaced=True)
+    ((status, answer),) = ask(tokens, keyring=replaced, recorder=kept)
+    assert (status, [each.key for each in kept.ended]) == (401, ["k"])
+    assert answer["error"]["message"] == (
+        "This secret of the API key k was replaced on 1970-01-02. Ask for the new one."
+    )
     assert ask(tokens, keyring=key_ring(expires=2e10))[0][0] == 200
     (status, answer), (one, _), (_, listed) = ask(
         (CHAT, {**SEARCH, "model": "tiny:mcts"}, KEY),

@@ -16,9 +16,9 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from tts.gateway.database import backup as copy_database
-from tts.gateway.database import database_file
+from tts.gateway.database import database, database_file, read_only
 from tts.gateway.observability.record import ServedRequest, as_json_lines, read_requests
-from tts.gateway.safety.keys import ApiKey, KeyStore, read_secret
+from tts.gateway.safety.keys import ApiKey, KeyStore, key_names, read_secret
 from tts.gateway.safety.limits import KeyLimits
 from tts.gateway.safety.usage import COUNTS, read_usage, totals
 from tts.reports.console import Sheet, consoles, say, table
@@ -204,17 +204,17 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def requests(options: Requests) -> None:
     """Run `tts gateway requests`."""
-    file = options.file
     last = options.last
     if options.as_json and options.form != "table":
         raise typer.BadParameter("goes without --format", param_hint="--json")
     now = time.time()
     if last is None and options.form == "table" and not options.as_json:
         last = 20
-    file = file or database_file()
+    file = options.file or database_file()
     records = read_requests(
         file,
         options.deployment,
+        is_copy=options.file is not None,
         since=_time(options.since, now, "--since"),
         until=_time(options.until, now, "--until"),
         last=last,
@@ -222,8 +222,12 @@ def requests(options: Requests) -> None:
     if options.as_json:
         print_json([LoggedRequest.of(record) for record in records])
     elif options.form == "table":
-        names = {key.id: key.name for key in KeyStore(file).all()}
-        consoles()[0].print(_table(records, names))
+        if not (rows := list(records)):
+            say("No such requests are in the log.")
+            return
+        with read_only(file) if options.file else database(file) as connection:
+            names = key_names(connection)
+        consoles()[0].print(_table(rows, names))
     else:
         for line in as_json_lines(records):
             typer.echo(line)
@@ -294,7 +298,8 @@ def usage(options: Usage) -> None:
     if not rows:
         say(f"Nothing has been used since {first}.")
         return
-    names = {key.id: key.name for key in KeyStore(database_file()).all()}
+    with database(database_file()) as connection:
+        names = key_names(connection)
     sheet = table(*kinds, right=[name.replace("_", "\n") for name in COUNTS])
     for row in rows:
         cells = [_shown(kind, getattr(row, kind), names) for kind in kinds]
@@ -310,5 +315,5 @@ def _shown(kind: str, value: str, names: dict[str, str]) -> str:
 
 def backup(options: Backup) -> None:
     """Run `tts gateway backup`."""
-    copy_database(database_file(), options.file)
-    say(f"{database_file()} is copied to {options.file}, which only you may read.")
+    count = copy_database(database_file(), options.file)
+    say(f"{database_file()} (keys: {count}) is copied to {options.file}, which only you may read.")

@@ -24,6 +24,7 @@ from .output.running_searches import RunningSearches
 from .safety.filters import FilterChain
 from .safety.keys import Keyring
 from .safety.limits import Limiter, Refusal
+from .safety.usage import day_of
 
 MAX_BODY = 4 << 20
 
@@ -133,11 +134,16 @@ def authenticate(service: Service, exchange: Exchange) -> None:
         return
     scheme, _, secret = (exchange.header(b"authorization") or "").partition(" ")
     key = service.keyring.find(secret.strip()) if scheme.lower() == "bearer" else None
-    if key is not None and (key.expires is None or key.expires > time.time()):
-        exchange.key, exchange.record.key = key, key.id
-        return
-    message = "An API key is needed: Authorization: Bearer."
     if key is not None:
+        exchange.record.key = key.id
+        if key.is_valid(time.time()):
+            exchange.key = key
+            return
+    message = "An API key is needed: Authorization: Bearer."
+    if key is not None and key.is_replaced:
+        day = day_of(key.rotated or 0.0)
+        message = f"This secret of the API key {key.id} was replaced on {day}. Ask for the new one."
+    elif key is not None:
         message = f"The API key {key.id} has expired."
     elif secret:
         message = "The API key is not valid."

@@ -40,14 +40,21 @@ CREATE TABLE IF NOT EXISTS keys (
 )
 """
 _ADDED = {
-    "keys": {
-        **dict.fromkeys(("created_by", "revoked_by", "rotated_by", "note", "last_client"), "TEXT"),
-        **dict.fromkeys(("rotated", "old_expires", "last_used"), "REAL"),
-        "old_sha256": "BLOB",
-    },
-    "requests": {"client": "TEXT"},
+    **dict.fromkeys(("created_by", "revoked_by", "rotated_by", "note", "last_client"), "TEXT"),
+    **dict.fromkeys(("rotated", "last_used"), "REAL"),
 }
-"""Columns that a file of 0.2.0 lacks."""
+"""Columns of `keys` that a file of 0.2.0 lacks. It names its columns there, and in no other table:
+what else is new has tables of its own, so that 0.2.0 can use the file again."""
+
+
+_REPLACED_SECRETS = """
+CREATE TABLE IF NOT EXISTS replaced_secrets (
+    sha256 BLOB PRIMARY KEY,
+    key TEXT NOT NULL,
+    replaced REAL NOT NULL,
+    expires REAL NOT NULL
+) WITHOUT ROWID
+"""
 
 
 class DatabaseUnusable(ConfigError):
@@ -68,25 +75,22 @@ def connected(file: Path, *tables: str) -> sqlite3.Connection:
     try:
         file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
         connection.execute("PRAGMA journal_mode=WAL")
-        for table in (_KEYS, *tables):
+        for table in (_KEYS, _REPLACED_SECRETS, *tables):
             connection.execute(table)
-        if any(_lacking(connection)):
+        if _lacking(connection):
             with transaction(connection):  # other programs upgrade it as well
-                for table, column, kind in list(_lacking(connection)):
-                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+                for column in _lacking(connection):
+                    connection.execute(f"ALTER TABLE keys ADD COLUMN {column} {_ADDED[column]}")
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _lacking(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
-    """Table, name and type of each column that this version has and the file has not."""
-    for table, columns in _ADDED.items():
-        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        for column, kind in columns.items() if there else ():
-            if column not in there:
-                yield table, column, kind
+def _lacking(connection: sqlite3.Connection) -> list[str]:
+    """The columns of `keys` that this version has and the file has not."""
+    present = {row[1] for row in connection.execute("PRAGMA table_info(keys)")}
+    return [column for column in _ADDED if column not in present]
 
 
 @contextmanager
@@ -112,10 +116,30 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
         raise unusable(file, error) from error
 
 
-def backup(file: Path, to: Path) -> None:
+@contextmanager
+def read_only(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing, to a file that somebody names, such as a backup.
+
+    Raises DatabaseUnusable, in the block too.
+    """
+    try:
+        file.stat()
+        address = f"{file.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, timeout=WAIT_S, uri=True)) as connection:
+            yield connection
+    except (OSError, sqlite3.Error) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else error
+        raise DatabaseUnusable(
+            f"{file} cannot be read as a gateway's database: {reason}.",
+            hint="Name one, such as a file that tts gateway backup has made.",
+        ) from error
+
+
+def backup(file: Path, to: Path) -> int:
     """Copy a database, also while gateways use it, into a new file that its owner alone may read.
 
-    Raises ConfigError if there is nothing to copy, or `to` cannot be made or is there already.
+    Gives the number of keys in it. Raises ConfigError if there is nothing to copy, or `to` cannot
+    be made or is there already.
     """
     if not file.exists():
         raise ConfigError(f"There is no {file} to copy.", hint="It is made with the first key.")
@@ -125,12 +149,14 @@ def backup(file: Path, to: Path) -> None:
             with closing(sqlite3.connect(to)) as copy:
                 connection.backup(copy)
                 copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a -wal beside it
+                return int(copy.execute("SELECT count(*) FROM keys").fetchone()[0])
         except FileExistsError as error:
             raise ConfigError(f"{to} is there already.", hint="Name a file that is new.") from error
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
                 to.unlink()
-            raise ConfigError(f"The copy {to} cannot be made: {error}.") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(f"The copy {to} cannot be made: {reason}.") from error
 
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:
@@ -140,7 +166,8 @@ def unusable(file: Path, error: Exception) -> DatabaseUnusable:
         f"The keys, usage and requests in {file} cannot be used: {error}.",
         hint="Free some space on its disk, or correct what else is wrong with that."
         if full
-        else "Correct that, or remove the file and its -wal and -shm: all keys are gone then.",
+        else "Restore a backup (docs/guides/gateway.md#backup-restore-upgrade). Without one, "
+        "remove the file and its -wal and -shm: all keys are gone then.",
     )
 
 

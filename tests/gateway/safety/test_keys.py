@@ -9,13 +9,14 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tts.base.errors import ConfigError
 from tts.gateway.database import DatabaseUnusable, backup, database, database_file
 from tts.gateway.observability.ledger import Ledger
-from tts.gateway.observability.record import read_requests
+from tts.gateway.observability.record import ServedRequest, read_requests
 from tts.gateway.safety.keys import ApiKey, Keyring, KeyStore, read_secret
 from tts.gateway.safety.limits import KeyLimits
 from tts.gateway.safety.usage import read_usage
@@ -237,12 +238,74 @@ def test_a_file_of_0_2_0_is_read_and_written_whoever_opens_it_first(file, monkey
         opened.close()
 
 
+def test_0_2_0_goes_on_with_a_file_that_this_version_has_used(store, file):
+    """The statements are its own."""
+    request = ServedRequest(id="r", endpoint="/v1", time=9e9, t0=0.0, client="192.0.2.7")
+    store.create("a", KeyLimits())
+    store.rotate("a", grace_s=60)
+    with closing(Ledger(file)) as ledger:
+        ledger.write([request])
+    with closing(sqlite3.connect(file)) as old:
+        row = ("s", "/v1", 9e9 + 1, *[None] * 6, "demo", None, 0, "k", None, "ok", 200, None)
+        row = (*row, 10, 5, 3, 100, None, None, None)
+        old.execute(f"INSERT INTO requests VALUES ({', '.join('?' * 24)})", row)
+        query = "SELECT * FROM requests WHERE time >= ? ORDER BY time DESC LIMIT ?"
+        rows = old.execute(f"SELECT * FROM ({query}) ORDER BY time", (0.0, -1)).fetchall()
+        assert [len(each) for each in rows] == [24, 24]
+        assert rows[1] == row
+        old.execute(
+            "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "requests = requests + excluded.requests",
+            ("2026-11-27", "k", "demo", 1, 10, 5, 3, 100),
+        )
+        columns = (
+            "id, name, created, revoked, expires, models, requests_per_minute, "
+            "tokens_per_minute, concurrent_searches, tokens_per_day, tokens_per_month, sha256"
+        )
+        key = ("1", "old", 1.0, None, None, "[]", *[None] * 5, b"digest")
+        old.execute(f"INSERT INTO keys ({columns}) SELECT {', '.join('?' * 12)}", key)
+        assert len(old.execute(f"SELECT {columns} FROM keys").fetchall()) == 2
+        old.commit()
+        assert [each.client for each in read_requests(file)] == ["192.0.2.7", None]
+        old.execute(
+            "DELETE FROM requests WHERE rowid IN "
+            "(SELECT rowid FROM requests WHERE 1 ORDER BY time LIMIT ?)",
+            (1,),
+        )
+        assert old.execute("SELECT * FROM clients").fetchall() == []
+        old.commit()
+    assert [each.name for each in store.all()] == ["old", "a"]
+    assert [each.spent_tokens for each in read_usage(file, "2026-11-01", "2026-11-30")] == [18]
+
+
+def test_a_copy_of_0_2_0_is_read_and_left_as_it_is(tmp_path):
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(copy)) as old:
+        old.executescript(OF_0_2_0)
+        old.execute("PRAGMA journal_mode=DELETE")
+    copy.chmod(0o440)
+    before = copy.read_bytes()
+    (request,) = read_requests(copy, is_copy=True)
+    assert (request.id, request.client) == ("r", None)
+    for file, what in (
+        (Path(__file__), "file is not a database"),
+        (tmp_path / "no.db", "no such file"),
+    ):
+        with pytest.raises(DatabaseUnusable, match=f"{file} cannot be read .*{what}"):
+            list(read_requests(file, is_copy=True))
+    assert (copy.read_bytes(), stat.S_IMODE(copy.stat().st_mode)) == (before, 0o440)
+    assert [each.name for each in tmp_path.iterdir()] == ["copy.db"]
+
+
 def test_a_rotated_key_has_its_limits_and_its_old_secret_for_a_while(store, gateway):
     old, made = store.create("a", KeyLimits(5), expires=time.time() + 3600, models=["demo"])
     new, rotated = store.rotate("a", grace_s=60)
     gateway.look()
     ring, now = Keyring(gateway.keys), time.time()
-    assert rotated == replace(made, rotated=rotated.rotated, rotated_by=made.created_by)
+    assert rotated.grace_ends == pytest.approx(now + 60, abs=5)
+    assert rotated == replace(
+        made, rotated=rotated.rotated, rotated_by=made.created_by, grace_ends=rotated.grace_ends
+    )
     assert ring.find(new) == rotated
     assert (ring.find(old).id, ring.find(old).limits) == (made.id, made.limits)
     assert ring.find(old).is_valid(now + 50)
@@ -251,11 +314,34 @@ def test_a_rotated_key_has_its_limits_and_its_old_secret_for_a_while(store, gate
     gateway.look()
     assert ring.find(newest).is_valid(now)
     assert not ring.find(new).is_valid(time.time())
-    assert ring.find(old) is None  # of two before, one is known
-    assert len(store.all()) == 1
+    assert (ring.find(old).id, ring.find(old).is_replaced) == (made.id, True)
+    assert not ring.find(old).is_valid(time.time())  # of two before, one at most is valid
+    assert [each.grace_ends for each in store.all()] == [None]
     store.revoke("a")
     gateway.look()
     assert ring.find(newest) is ring.find(new) is None
+
+
+def test_a_grace_ends_with_its_key_and_earlier_on_request(store, gateway):
+    end = time.time() + 3600
+    old, _ = store.create("a", KeyLimits(), expires=end)
+    assert store.rotate("a", grace_s=7200)[1].grace_ends == end
+    assert store.change("a", expires=None).grace_ends > end
+    assert store.change("a", grace_s=60).grace_ends < end
+    assert store.change("a", grace_s=7200).grace_ends < end  # never longer
+    assert store.change("a", grace_s=0).grace_ends is None
+    gateway.look()
+    assert not Keyring(gateway.keys).find(old).is_valid(time.time())
+
+
+def test_an_id_names_its_key_alone(store, file):
+    _, first = store.create("a", KeyLimits())
+    with pytest.raises(ConfigError, match=r"There is a key .* already"):
+        store.create(first.id, KeyLimits())
+    _, second = store.create("b", KeyLimits())
+    with sqlite3.connect(file) as earlier:  # versions that let a name be another's id
+        earlier.execute("UPDATE keys SET name = ? WHERE id = ?", (first.id, second.id))
+    assert store.revoke(first.id).id == first.id
 
 
 def test_limits_expiry_models_and_note_of_a_key_are_changed(store):

@@ -24,8 +24,8 @@ from ..safety.keys import NOTE_USE, ApiKey, read_secrets
 from ..safety.limits import Spending
 from ..safety.usage import ADD, NO_KEY, day_of, left_s, read_totals, with_row
 from ..safety.usage import TABLE as USAGE
-from .record import INDEX, INSERT, ServedRequest, forget_old, row_of
-from .record import TABLE as REQUESTS
+from .record import TABLES as REQUESTS
+from .record import ServedRequest, write_requests
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class Ledger:
         if self._connection:
             logger.warning("%s is another file than before: it is read anew", self._file)
         self._let_go()
-        connection = connected(self._file, USAGE, REQUESTS, INDEX)
+        connection = connected(self._file, USAGE, *REQUESTS)
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint=0")  # it would wait for the disk
         self._connection, self._files, self._version = connection, identity(self._file), -1
@@ -180,10 +180,9 @@ def _write(
 ) -> None:
     last_uses = {each.key: (each.time, each.client, each.key) for each in records if each.key}
     with transaction(connection):
-        connection.executemany(INSERT, map(row_of, records))
+        write_requests(connection, records)
         connection.executemany(ADD, [(*names, *counts) for names, counts in rows.items()])
         connection.executemany(NOTE_USE, last_uses.values())
-        forget_old(connection, len(records))
 
 
 def _checkpoint(file: Path) -> None:

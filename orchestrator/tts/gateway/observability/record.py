@@ -19,13 +19,13 @@ from __future__ import annotations
 import sqlite3
 import time
 import time as clock
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from ..database import database
+from ..database import database, read_only
 
 Outcome = Literal["ok", "refused", "filtered", "cancelled", "deadline", "failed"]
 """refused: by the gateway, as wrong or not allowed; cancelled: by the client, who went away;
@@ -127,7 +127,8 @@ their place."""
 FORGOTTEN = 1000
 """Most requests that one batch removes, or twice its own: it must not hold up the next one."""
 
-COLUMNS = tuple(name for name in ServedRequest.__struct_fields__ if name != "t0")
+_FIELDS = tuple(name for name in ServedRequest.__struct_fields__ if name != "t0")
+_COLUMNS = tuple(name for name in _FIELDS if name != "client")
 _TIMES = frozenset(("t1", "t2", "t3", "t4", "t5", "t6"))
 _TYPES = {
     "id": "TEXT NOT NULL",
@@ -138,17 +139,34 @@ _TYPES = {
         ("prompt_tokens", "answer_tokens", "search_tokens", "verifier_tokens"), "INTEGER NOT NULL"
     ),
 }
-TABLE = "CREATE TABLE IF NOT EXISTS requests ({})".format(
-    ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in COLUMNS)
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS requests ({})".format(
+        ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in _COLUMNS)
+    ),
+    "CREATE INDEX IF NOT EXISTS requests_by_time ON requests (time)",
+    # apart, since 0.2.0 can use no other columns of requests; the trigger works for it, too
+    "CREATE TABLE IF NOT EXISTS clients (time REAL NOT NULL, id TEXT NOT NULL, "
+    "client TEXT NOT NULL, PRIMARY KEY (time, id)) WITHOUT ROWID",
+    "CREATE TRIGGER IF NOT EXISTS forget_client AFTER DELETE ON requests BEGIN "
+    "DELETE FROM clients WHERE time = old.time AND id = old.id; END",
 )
-INDEX = "CREATE INDEX IF NOT EXISTS requests_by_time ON requests (time)"
-INSERT = f"INSERT INTO requests ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_INSERT = f"INSERT INTO requests ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
-def row_of(record: ServedRequest) -> tuple[object, ...]:
+def write_requests(connection: sqlite3.Connection, records: Sequence[ServedRequest]) -> None:
+    """Write records, and remove old ones."""
+    connection.executemany(_INSERT, map(_row, records))
+    connection.executemany(
+        "INSERT OR REPLACE INTO clients VALUES (?, ?, ?)",
+        [(each.time, each.id, each.client) for each in records if each.client is not None],
+    )
+    _forget_old(connection, len(records))
+
+
+def _row(record: ServedRequest) -> tuple[object, ...]:
     """A record's columns, times counted from t0."""
     values = []
-    for name in COLUMNS:
+    for name in _COLUMNS:
         value = getattr(record, name)
         if value is not None and name in _TIMES:
             value -= record.t0
@@ -156,7 +174,7 @@ def row_of(record: ServedRequest) -> tuple[object, ...]:
     return tuple(values)
 
 
-def forget_old(connection: sqlite3.Connection, count: int) -> None:
+def _forget_old(connection: sqlite3.Connection, count: int) -> None:
     """Remove the oldest requests that are too old or too much, after `count` were written."""
     condition, values = "time < ?", [time.time() - KEPT_S]
     pages, free, size = (
@@ -179,16 +197,17 @@ def read_requests(
     since: float | None = None,
     until: float | None = None,
     last: int | None = None,
+    is_copy: bool = False,
 ) -> Iterator[ServedRequest]:
     """The requests to a deployment's models, or all, in the order of their arrival.
 
     They came from the Unix time `since` on and before `until`; with `last`, at most so many of the
-    latest. Raises DatabaseUnusable.
+    latest. A copy is not changed. Raises DatabaseUnusable.
     """
     name = deployment or ""
     conditions = "time >= ? AND time < ? AND (? = '' OR model = ? OR substr(model, 1, ?) = ?)"
     latest = (
-        f"SELECT {', '.join(COLUMNS)} FROM requests WHERE {conditions} ORDER BY time DESC LIMIT ?"
+        f"SELECT {', '.join(_COLUMNS)} FROM requests WHERE {conditions} ORDER BY time DESC LIMIT ?"
     )
     never, always = float("-inf"), float("inf")
     values = (
@@ -197,15 +216,19 @@ def read_requests(
         *(name, name, len(name) + 1, f"{name}:"),
         -1 if last is None else last,
     )
-    with database(file, TABLE, INDEX) as connection:
-        for row in connection.execute(f"SELECT * FROM ({latest}) ORDER BY time", values):
-            fields = dict(zip(COLUMNS, row, strict=True))
+    with read_only(file) if is_copy else database(file, *TABLES) as connection:
+        of_0_2_0 = not connection.execute("PRAGMA table_info(clients)").fetchone()
+        clients = "" if of_0_2_0 else "LEFT JOIN clients USING (time, id)"
+        columns = (*_COLUMNS, *(() if of_0_2_0 else ("client",)))
+        query = f"SELECT {', '.join(columns)} FROM ({latest}) {clients} ORDER BY time"
+        for row in connection.execute(query, values):
+            fields = dict(zip(columns, row, strict=True))
             yield msgspec.convert({**fields, "t0": 0.0}, ServedRequest, strict=False)
 
 
 def as_json_lines(records: Iterable[ServedRequest]) -> Iterator[str]:
     """A JSON object for each record, without line breaks in it or after it."""
     for record in records:
-        fields = {name: getattr(record, name) for name in COLUMNS}
+        fields = {name: getattr(record, name) for name in _FIELDS}
         fields["own_latency_s"] = record.own_latency_s()
         yield msgspec.json.encode(fields).decode()

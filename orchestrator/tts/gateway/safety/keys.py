@@ -15,7 +15,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,10 @@ class ApiKey:
     """Unix time of the last request with it, refused ones too."""
     last_client: str | None = None
     """The address that this came from; None if addresses are not kept."""
+    grace_ends: float | None = None
+    """Unix time until which the secret before the present one is accepted; None: it is not."""
+    is_replaced: bool = field(default=False, metadata={"json": False})
+    """Whether a gateway has found this by a secret that was replaced."""
 
     def is_valid(self, now: float) -> bool:
         """Whether the key is accepted at this Unix time."""
@@ -71,9 +75,12 @@ class ApiKey:
         return not self.models or any(fnmatchcase(model, each) for each in self.models)
 
 
-_OWN = tuple(field.name for field in fields(ApiKey) if field.name != "limits")
-_LIMITS = tuple(field.name for field in fields(KeyLimits))
-_SELECT = f"SELECT {', '.join((*_OWN, *_LIMITS))}, sha256, old_sha256, old_expires FROM keys"
+_LIMITS = tuple(each.name for each in fields(KeyLimits))
+_OWN = tuple(
+    each.name for each in fields(ApiKey) if each.name not in ("limits", "grace_ends", "is_replaced")
+)
+_GRACE = "SELECT max(expires) FROM replaced_secrets WHERE key = id"
+_SELECT = f"SELECT {', '.join((*_OWN, *_LIMITS))}, ({_GRACE}), sha256 FROM keys"
 NOTE_USE = "UPDATE keys SET last_used = ?, last_client = ? WHERE id = ?"
 
 
@@ -137,30 +144,38 @@ class KeyStore:
     ) -> tuple[str, ApiKey]:
         """The new secret of a key, whose name, limits and use stay; with its record.
 
-        The secret before stays valid for the grace period. Raises ConfigError as `change` does, and
-        for a secret that a key has.
+        The secret before stays valid for the grace period, and an earlier one no longer. Raises
+        ConfigError as `change` does, and for a secret that a key has.
         """
-        secret, record, now = secret or _new_secret(), self._changeable(key), time.time()
+        secret, record, now = secret or _new_secret(), self.changeable(key), time.time()
         with database(self._file) as connection, transaction(connection):
             _require_new(connection, _digest(secret))
-            connection.execute("UPDATE keys SET old_sha256 = sha256 WHERE id = ?", (record.id,))
-            columns = {"sha256": _digest(secret), "old_expires": now + grace_s}
-            return secret, _update(connection, record, **columns, rotated=now, rotated_by=_user())
+            _limit_grace(connection, record.id, now)
+            connection.execute(
+                "INSERT INTO replaced_secrets SELECT sha256, id, ?, ? FROM keys WHERE id = ?",
+                (now, now + grace_s, record.id),
+            )
+            columns = {"sha256": _digest(secret), "rotated": now, "rotated_by": _user()}
+            return secret, _update(connection, record, **columns)
 
-    def change(self, key: str, **changes: Any) -> ApiKey:
+    def change(self, key: str, *, grace_s: float | None = None, **changes: Any) -> ApiKey:
         """A key with some fields of its record or of its limits changed.
 
-        Raises ConfigError if there is none, several valid ones of that name, or it is revoked.
+        `grace_s` is how much longer its replaced secret stays valid, at most. Raises ConfigError if
+        there is no such key, several valid ones of that name, or it is revoked.
         """
-        record, now = self._changeable(key), time.time()
+        record, now = self.changeable(key), time.time()
         with database(self._file) as connection, transaction(connection):
             if "expires" in changes and replace(record, expires=changes["expires"]).is_valid(now):
                 _require_free(connection, record.name, but=record.id)
+            if grace_s is not None:
+                _limit_grace(connection, record.id, now + grace_s)
             return _update(connection, record, **changes)
 
     def _named(self, key: str) -> ApiKey:
         """The key of this id or name; of several the one that is not revoked, else the last."""
-        matches = [each for each in self.all() if key in (each.id, each.name)]
+        keys = self.all()
+        matches = [each for each in keys if each.id == key] or [k for k in keys if k.name == key]
         matches = [each for each in matches if each.revoked is None] or matches[-1:]
         if not matches:
             raise ConfigError(f"There is no key {key!r:.100}.", hint="See tts gateway keys list.")
@@ -171,7 +186,8 @@ class KeyStore:
             )
         return matches[0]
 
-    def _changeable(self, key: str) -> ApiKey:
+    def changeable(self, key: str) -> ApiKey:
+        """The key of this id or name; raises ConfigError as `change` does."""
         record = self._named(key)
         if record.revoked is not None:
             raise ConfigError(f"The key {record.id} ({record.name:.100}) is revoked.")
@@ -182,10 +198,17 @@ def _update(connection: sqlite3.Connection, key: ApiKey, **columns: Any) -> ApiK
     """The key with some columns changed."""
     if "models" in columns:
         columns["models"] = json.dumps(columns["models"])
-    assignments = ", ".join(f"{name} = ?" for name in columns)
-    statement = f"UPDATE keys SET {assignments} WHERE id = ?"
-    connection.execute(statement, (*columns.values(), key.id))
+    if columns:
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        statement = f"UPDATE keys SET {assignments} WHERE id = ?"
+        connection.execute(statement, (*columns.values(), key.id))
     return _key(connection.execute(f"{_SELECT} WHERE id = ?", (key.id,)).fetchone())
+
+
+def _limit_grace(connection: sqlite3.Connection, key: str, end: float) -> None:
+    """Have the replaced secrets of a key accepted until this Unix time at most."""
+    statement = "UPDATE replaced_secrets SET expires = min(expires, ?) WHERE key = ?"
+    connection.execute(statement, (end, key))
 
 
 def _columns(key: ApiKey) -> dict[str, Any]:
@@ -198,14 +221,19 @@ def _key(row: Sequence[Any]) -> ApiKey:
     """The key of a row as `_SELECT` gives it."""
     own = dict(zip(_OWN, row, strict=False))
     own["models"] = tuple(json.loads(own["models"] or "[]"))
-    return ApiKey(**own, limits=KeyLimits(*row[len(_OWN) : len(_OWN) + len(_LIMITS)]))
+    limits, grace_ends = KeyLimits(*row[len(_OWN) : -2]), row[-2]
+    if grace_ends is not None and own["expires"] is not None:
+        grace_ends = min(grace_ends, own["expires"])
+    if grace_ends is not None and grace_ends <= time.time():
+        grace_ends = None
+    return ApiKey(**own, limits=limits, grace_ends=grace_ends)
 
 
 def _require_free(connection: sqlite3.Connection, name: str, but: str = "") -> None:
-    """Raise ConfigError if a valid key other than `but` has this name."""
+    """Raise ConfigError if a valid key other than `but` has this name, or any has it as its id."""
     valid = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
-    query = f"SELECT id FROM keys WHERE name = ? AND id != ? AND {valid}"
-    if row := connection.execute(query, (name, but, time.time())).fetchone():
+    query = f"SELECT id FROM keys WHERE id != ? AND (id = ? OR name = ? AND {valid})"
+    if row := connection.execute(query, (but, name, name, time.time())).fetchone():
         raise ConfigError(
             f"There is a key {name!r:.100} already: {row[0]}.",
             hint="Give another name, or revoke that key: two of a name cannot be told apart.",
@@ -213,8 +241,9 @@ def _require_free(connection: sqlite3.Connection, name: str, but: str = "") -> N
 
 
 def _require_new(connection: sqlite3.Connection, digest: bytes) -> None:
-    """Raise ConfigError if any key has the secret of this hash, or had it just before."""
-    query = "SELECT id FROM keys WHERE ? IN (sha256, old_sha256)"
+    """Raise ConfigError if any key has the secret of this hash, or had it before."""
+    query = "SELECT id, sha256 FROM keys UNION ALL SELECT key, sha256 FROM replaced_secrets"
+    query = f"SELECT id FROM ({query}) WHERE sha256 = ?"
     if row := connection.execute(query, (digest,)).fetchone():
         raise ConfigError(
             f"The key {row[0]} has, or had, this very secret.", hint="Take another secret."
@@ -224,16 +253,21 @@ def _require_new(connection: sqlite3.Connection, digest: bytes) -> None:
 def read_secrets(connection: sqlite3.Connection) -> dict[bytes, ApiKey]:
     """The keys that are not revoked, by the hashes of their secrets.
 
-    A secret that was rotated is that of a key that expires with the grace period.
+    A secret that was replaced has a key that expires with the grace period.
     """
-    keys = {}
-    for row in connection.execute(f"{_SELECT} WHERE revoked IS NULL"):
-        key, (digest, old_digest, old_expires) = _key(row), row[-3:]
-        if old_digest is not None:
-            ends = old_expires if key.expires is None else min(old_expires, key.expires)
-            keys[old_digest] = replace(key, expires=ends)
-        keys[digest] = key
+    keys = {row[-1]: _key(row) for row in connection.execute(f"{_SELECT} WHERE revoked IS NULL")}
+    valid = {key.id: key for key in keys.values()}
+    query = "SELECT sha256, key, replaced, expires FROM replaced_secrets"
+    for digest, key, replaced, expires in connection.execute(query):
+        if record := valid.get(key):
+            ends = min(expires, float("inf") if record.expires is None else record.expires)
+            keys[digest] = replace(record, expires=ends, rotated=replaced, is_replaced=True)
     return keys
+
+
+def key_names(connection: sqlite3.Connection) -> dict[str, str]:
+    """The names of all keys by their ids."""
+    return dict(connection.execute("SELECT id, name FROM keys"))
 
 
 class Keyring:
