@@ -112,24 +112,33 @@ def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
-    """The rows; those of strategies that are not in the catalog with what differs among them.
+    """The rows, each with its value of every parameter that sets rows of its strategy apart.
 
-    Nobody here knows the defaults of such a strategy, and with them what is special about a row.
+    That is a default in some of them. Nobody here knows the defaults of a strategy that is not in
+    the catalog: of such a strategy it is every parameter with several values.
     """
     parameters: dict[str, list[dict[str, Any]]] = {}
+    special: dict[str, set[str]] = {}
     for row in rows:
-        if known_strategy(row.strategy) is None:
-            parameters.setdefault(row.strategy, []).append(row.summary.parameters)
+        parameters.setdefault(row.strategy, []).append(row.summary.parameters)
+        unknown = known_strategy(row.strategy) is None
+        special.setdefault(row.strategy, set()).update(
+            row.summary.parameters if unknown else row.differs
+        )
 
-    def special(row: Row) -> dict[str, Any]:
-        others = parameters.get(row.strategy, [])
-        return row.differs | {
+    def apart(row: Row) -> dict[str, Any]:
+        return {
             name: value
             for name, value in row.summary.parameters.items()
-            if name != "n" and any(other.get(name) != value for other in others)
-        }
+            if name in row.differs
+            or (
+                value is not None
+                and name in special[row.strategy] - {"n"}
+                and any(other.get(name) != value for other in parameters[row.strategy])
+            )
+        } | row.differs
 
-    return [replace(row, differs=special(row)) for row in rows]
+    return [replace(row, differs=apart(row)) for row in rows]
 
 
 def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:

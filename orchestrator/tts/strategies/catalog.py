@@ -36,14 +36,10 @@ PLUGINS = PluginGroup("tts.strategies", "strategy")
 _ALL = (
     Strategy(
         "greedy",
-        "one chain, the likeliest token at each place unless a temperature is given",
+        "one chain, the likeliest token at each place",
         SampleSearchConfig,
         "majority",
-        defaults={"temperature": 0.0},
-        fixed={
-            "n": 1,
-            "scored": False,
-        },
+        fixed={"n": 1, "scored": False, "temperature": 0.0},
     ),
     Strategy(
         "majority-vote",

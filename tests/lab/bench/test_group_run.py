@@ -32,7 +32,7 @@ def test_the_same_search_under_several_votes_is_one_run(tiny_deployment):
     assert all(len(m.votes) == 1 for m in apart if "best-of-n" in m.votes)
 
 
-SWEEP = {"n": [1, 4], "temperature": [0.5, 1]}
+SWEEP = {"n": [1, 4], "temperature": [0.5, 0.8]}
 NAMES = ("greedy", "beam-search", "best-of-n", "weighted-best-of-n")
 
 
@@ -55,35 +55,38 @@ def test_a_sweep_of_a_strategy_in_a_file_has_a_row_for_each_value(tmp_path):
 def test_a_sweep_is_every_combination_each_a_run_of_its_own_and_resumed_as_one(
     tmp_path, engines, monkeypatch
 ):
-    """greedy has no n to set, and is not run twice; two votes over one search share a run."""
+    """greedy has neither n nor a temperature to set: it runs once; two votes share a run.
+
+    Each row has a name that says its temperature, also where that is the default.
+    """
     wanted, said = replace(WANTED, parameters={"max_tokens": 16}), Said()
     folder = run_all(wanted, tmp_path / "sweep", said, names=NAMES, sweep=SWEEP)
     _, members = read_group(folder)
-    points = [f"n={n},temperature={t}" for n in (1, 4) for t in ("0.5", "1")]
+    points = [f"n={n},temperature={t}" for n in (1, 4) for t in ("0.5", "0.8")]
     assert [member.folder for member in members] == [
-        "greedy,temperature=0.5",
-        "greedy,temperature=1",
+        "greedy",
         *(f"{name},{point}" for name in ("beam-search", "best-of-n") for point in points),
     ]
-    assert members[-1].title == "best-of-n and weighted-best-of-n, n=4, temperature=1"
+    assert members[-1].title == "best-of-n and weighted-best-of-n, n=4, temperature=0.8"
     for member in members:
         config = read_run_config(folder / member.folder)
         values = dict(part.split("=") for part in member.folder.split(",")[1:])
         assert {name: str(config.parameters[name]).removesuffix(".0") for name in values} == values
     rows = compare([folder]).rows
-    assert len(rows) == 2 + 3 * 4
+    assert len(rows) == 1 + 3 * 4
     beams = {(row.n, label(row, ())) for row in rows if row.strategy == "beam-search"}
     names = {name for _, name in beams}
     assert beams == {(n, name) for n in (1, 4) for name in names}, "one curve over n each"
+    assert names == {f"beam-search (temperature={each}, max_tokens=16)" for each in (0.5, 0.8)}
 
     digests = [row.summary.tree_digest for row in rows]
-    for member in members[3:5]:
+    for member in members[2:4]:
         for file in (folder / member.folder).iterdir():
             file.unlink()
         (folder / member.folder).rmdir()
     (folder / "comparison.json").unlink()
     assert compare([folder]).unfinished[str(folder)] == [
-        "beam-search, n=1, temperature=1",
+        "beam-search, n=1, temperature=0.8",
         "beam-search, n=4, temperature=0.5",
     ]
     assert resume_group(folder, None, said) == folder
