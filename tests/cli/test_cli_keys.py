@@ -3,6 +3,7 @@
 import re
 from contextlib import closing
 
+import pytest
 from tests.cli.runner import tts
 
 from tts.gateway.database import database_file
@@ -24,7 +25,8 @@ def test_a_key_is_printed_once_alone_on_stdout_works_and_is_revoked():
     assert all(part in listed for part in (name, found.id, "valid"))
     assert key[4:] not in listed
     assert tts("gateway", "keys", "revoke", name).code == 0
-    assert "revoked" in tts("gateway", "keys", "list").out
+    assert tts("gateway", "keys", "list").out == ""
+    assert "revoked" in tts("gateway", "keys", "list", "--all").out
 
 
 def test_a_key_is_changed_and_rotated_by_its_name_and_a_mounted_one_is_not_printed(tmp_path):
@@ -35,6 +37,11 @@ def test_a_key_is_changed_and_rotated_by_its_name_and_a_mounted_one_is_not_print
     rotated = tts("gateway", "keys", "rotate", "a", "--grace", "12h")
     assert re.fullmatch("tts_[0-9a-f]{64}", rotated.out.strip())
     assert "stays valid until" in rotated.err
+    assert "old secret until" in tts("gateway", "keys", "list").out
+    again = tts("gateway", "keys", "rotate", "a", "--grace", "15m").err
+    assert "The one before that, which was valid until" in again
+    assert "is refused from now on" in tts("gateway", "keys", "set", "a", "--grace", "0").err
+    assert "old secret" not in tts("gateway", "keys", "list").out
     assert "--grace" in tts("gateway", "keys", "rotate", "a", "--grace", "soon").said
     secret = tmp_path / "secret"
     secret.write_text("s" * 32)
@@ -44,5 +51,27 @@ def test_a_key_is_changed_and_rotated_by_its_name_and_a_mounted_one_is_not_print
     listed = tts("gateway", "keys", "list").said
     assert all(part in listed for part in ("5 tokens per day", "team [b]A", "rotated", "valid"))
     assert "requests per minute" not in listed
-    assert tts("gateway", "backup", tmp_path / "copy.db").code == 0
+    assert "(keys: 1)" in tts("gateway", "backup", tmp_path / "copy.db").err
     assert tts("gateway", "backup", tmp_path / "copy.db").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("keys", "create", ""), "'' is no name for a key"),
+        (("keys", "create", "--", "-x"), "'-x' is no name"),
+        (("keys", "create", "a\tb"), "is no name"),
+        (("keys", "create", " a"), "is no name"),
+        (("keys", "create", "a", "--model", ""), "'' names no model"),
+        (("keys", "create", "a", "--model", "demo:nope"), "there is no strategy 'nope'"),
+        (("keys", "create", "a", "--tokens-per-day", "9" * 20), "--tokens-per-day"),
+        (("keys", "create", "a", "--expires", "0d"), "'0d' is neither"),
+        (("keys", "create", "a", "--key-file", "/none"), "read: No such file or directory."),
+        (("key", "list"), "There is no command 'key'. Did you mean keys?"),
+        (("usage", "--since", "yesterday"), "'yesterday' is no day such as"),
+    ],
+)
+def test_a_mistake_is_a_sentence(words, sentence):
+    ended = tts("gateway", *words)
+    assert (ended.code, sentence in re.sub(r"[\s│]+", " ", ended.err)) == (2, True)
+    assert tts("gateway", "keys", "list", "--json").out.strip() == "[]"

@@ -42,6 +42,8 @@ def test_a_port_is_held_from_the_start_but_nobody_is_let_in():
             bind(Listen(port=port))
     with pytest.raises(ConfigError, match="two files"):
         _check_tls(Listen(port=0, key=Path("key.pem")))
+    with pytest.raises(ConfigError, match=r"The TLS file none\.pem cannot be read: No such file"):
+        _check_tls(Listen(port=0, certificate=Path("none.pem"), key=Path("key.pem")))
 
 
 def test_all_addresses_of_a_name_are_listened_on_at_one_port(monkeypatch):

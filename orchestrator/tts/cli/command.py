@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_args, get_type_hints
@@ -197,6 +198,10 @@ class WithDefault(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command's name before arguments that begin with none."""
         if args and args[0] not in (*self.commands, "-h", "--help"):
+            if (near := get_close_matches(args[0], self.commands, 1, 0.8)) and not Path(
+                args[0]
+            ).exists():
+                ctx.fail(f"There is no command {args[0]!r}. Did you mean {near[0]}?")
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

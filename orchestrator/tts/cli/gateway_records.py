@@ -6,7 +6,8 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from tts.gateway.safety.keys import ApiKey, KeyStore, key_names, read_secret
 from tts.gateway.safety.limits import KeyLimits
 from tts.gateway.safety.usage import COUNTS, read_usage, totals
 from tts.reports.console import Sheet, consoles, say, table
+from tts.strategies.catalog import strategy_names
 
 from .json_output import print_json
 from .options.gateway import (
-    DAY,
     Backup,
     By,
     CreateKey,
@@ -63,12 +64,15 @@ def create(options: CreateKey) -> None:
         options.name,
         KeyLimits(**limits),
         expires=_end(options.expires, time.time()),
-        models=tuple(options.model or ()),
+        models=_models(options.model or []),
         note=options.note or None,
         secret=read_secret(options.key_file) if options.key_file else None,
     )
     _print_key(key, record, options.key_file)
-    say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
+    say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY).")
+    say("Running gateways accept it at once.")
+    if options.model:
+        say("Their logs say which of its models they do not serve.")
 
 
 def change(options: SetKey) -> None:
@@ -78,34 +82,61 @@ def change(options: SetKey) -> None:
     if options.expires is not None:
         changes["expires"] = _end(options.expires, time.time())
     if options.model:
-        changes["models"] = options.model
+        changes["models"] = _models(options.model)
     if options.note is not None:
         changes["note"] = options.note or None
+    if options.grace is not None:
+        changes["grace_s"] = _grace_s(options.grace)
     if not changes:
         raise typer.BadParameter("name what to change, such as --tokens-per-day", param_hint="KEY")
     record = _store().change(options.key, **changes)
-    say(f"Key {record.id} ({record.name}) is changed. Gateways that run see it within 0.2 s.")
+    say(f"Key {record.id} ({record.name}) is changed. Running gateways see it within 0.2 s.")
+    if options.grace is not None:
+        _print_grace(record)
 
 
 def rotate(options: RotateKey) -> None:
     """Run `tts gateway keys rotate`."""
-    grace_s = 0.0 if options.grace == "0" else _duration_s(options.grace)
-    if grace_s is None:
-        raise typer.BadParameter(
-            f"{options.grace!r:.40} is neither 0, 7d nor 12h", param_hint="--grace"
-        )
+    grace_s = _grace_s(options.grace)
     secret = read_secret(options.key_file) if options.key_file else None
-    key, record = _store().rotate(options.key, grace_s=grace_s, secret=secret)
+    store = _store()
+    before = store.changeable(options.key)
+    key, record = store.rotate(before.id, grace_s=grace_s, secret=secret)
     _print_key(key, record, options.key_file)
-    end = f"stays valid until {_local(time.time() + grace_s)}" if grace_s else "is refused"
-    say(f"The one before {end}.")
+    _print_grace(record)
+    if before.grace_ends:
+        end = _local(before.grace_ends)
+        say(f"The one before that, which was valid until {end}, is refused from now on.")
+
+
+def _print_grace(record: ApiKey) -> None:
+    end = record.grace_ends
+    say(
+        "The previous secret is refused from now on."
+        if end is None
+        else f"The previous secret stays valid until {_local(end)}."
+    )
+
+
+def _models(names: list[str]) -> tuple[str, ...]:
+    """The models of a key; raises BadParameter for a name that no model can have."""
+    for name in names:
+        strategy = name.partition(":")[2]
+        if not name or not name.isprintable():
+            raise typer.BadParameter(f"{name!r:.60} names no model", param_hint="--model")
+        if strategy and not any(fnmatchcase(each, strategy) for each in strategy_names()):
+            raise typer.BadParameter(
+                f"there is no strategy {strategy!r:.60} (tts list strategies)",
+                param_hint="--model",
+            )
+    return tuple(names)
 
 
 def _print_key(key: str, record: ApiKey, file: Path | None) -> None:
     """Print a new key, unless it came from a file."""
     what = f"Key {record.id} ({record.name})"
     if file:
-        say(f"{what} is that of {file}.")
+        say(f"{what} has the secret in {file}.")
         return
     typer.echo(key)
     say(f"{what}. It is not kept and cannot be shown again: store it now.")
@@ -120,10 +151,14 @@ def list_keys(options: ListKeys) -> None:
     if not keys:
         say("There are no keys yet: tts gateway keys create NAME")
         return
-    listed = table("id", "name", "created", "limits", "models", "last use", "state")
-    for key in keys:
-        listed.add_row(*_key_row(key))
-    consoles()[0].print(Sheet(listed, keys=2))
+    rows = [_key_row(key) for key in keys if options.all or key.revoked is None]
+    if rows:
+        listed = table("id", "name", "state", "limits", "models", "created", "last use")
+        for row in rows:
+            listed.add_row(*row)
+        consoles()[0].print(Sheet(listed, keys=2))
+    if hidden := len(keys) - len(rows):
+        say(f"Revoked keys that are not shown: {hidden} (--all).")
 
 
 def revoke(options: RevokeKey) -> None:
@@ -145,11 +180,11 @@ def _key_row(key: ApiKey) -> list[str]:
     return [
         key.id,
         escape("\n".join(filter(None, (key.name, key.note)))),
-        _times(("", key.created, key.created_by), ("rotated ", key.rotated, key.rotated_by)),
+        _state(key) + (f"\nold secret until {_local(key.grace_ends)}" if key.grace_ends else ""),
         "\n".join(limits) or "-",
         escape("\n".join(key.models)) or "all",
+        _times(("", key.created, key.created_by), ("rotated ", key.rotated, key.rotated_by)),
         _times(("", key.last_used, None)) + (f"\n{key.last_client}" if key.last_client else ""),
-        _state(key),
     ]
 
 
@@ -175,13 +210,14 @@ def _end(when: str | None, now: float) -> float | None:
     """The Unix time that `30d`, `12h` or a day (to its end, UTC) names; raises BadParameter."""
     if when is None or when == "never":
         return None
-    if (seconds := _duration_s(when)) is not None:
+    if seconds := _duration_s(when):
         return now + seconds
     try:
         day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         raise typer.BadParameter(
-            f"{when!r:.40} is neither 30d, 12h, a day such as 2027-01-31, nor never",
+            f"{when!r:.40} is neither a time such as 30d, 12h or 45m, a day such as 2027-01-31, "
+            "nor never",
             param_hint="--expires",
         ) from None
     if (ends := day.timestamp() + 86_400) <= now:
@@ -189,17 +225,27 @@ def _end(when: str | None, now: float) -> float | None:
     return ends
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
 def _duration_s(text: str) -> float | None:
-    """The seconds of a text such as `30d` or `12h`; None for others."""
-    match = re.fullmatch(r"([1-9][0-9]{0,4})([dh])", text)
-    return int(match[1]) * {"d": 86_400.0, "h": 3_600.0}[match[2]] if match else None
+    """The seconds of a text such as `30d`, `12h`, `15m` or `90s`; None for others."""
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([smhd])", text)
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _grace_s(text: str) -> float:
+    """The seconds of a grace period; raises BadParameter."""
+    grace_s = 0.0 if text == "0" else _duration_s(text)
+    if grace_s is None:
+        raise typer.BadParameter(
+            f"{text!r:.40} is neither 0 nor a time such as 7d, 12h or 15m", param_hint="--grace"
+        )
+    return grace_s
 
 
 def _local(unix: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(unix))
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def requests(options: Requests) -> None:
@@ -237,8 +283,8 @@ def _time(text: str | None, now: float, option: str) -> float | None:
     """Unix time of a date, or of so long ago."""
     if text is None:
         return None
-    if (unit := _UNITS.get(text[-1:])) and text[:-1].replace(".", "", 1).isdecimal():
-        return now - float(text[:-1]) * unit
+    if (seconds := _duration_s(text)) is not None:
+        return now - seconds
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -288,8 +334,8 @@ def _request_row(record: ServedRequest, names: Mapping[str, str]) -> list[str]:
 
 def usage(options: Usage) -> None:
     """Run `tts gateway usage`."""
-    first = (options.since or datetime.now(UTC).replace(day=1)).strftime(DAY)
-    last = options.until.strftime(DAY) if options.until else "9999-12-31"
+    first = _day(options.since, "--since") or f"{datetime.now(UTC):%Y-%m}-01"
+    last = _day(options.until, "--until") or "9999-12-31"
     kinds = [each.value for each in By if each in (options.by or [By.key])]
     rows = totals(read_usage(database_file(), first, last), kinds)
     if options.as_json:
@@ -305,6 +351,16 @@ def usage(options: Usage) -> None:
         cells = [_shown(kind, getattr(row, kind), names) for kind in kinds]
         sheet.add_row(*cells, *(f"{getattr(row, count):,}" for count in COUNTS))
     consoles()[0].print(Sheet(sheet, keys=len(kinds)))
+
+
+def _day(text: str | None, option: str) -> str | None:
+    """A day as usage is kept by; raises BadParameter."""
+    try:
+        return text and date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r:.40} is no day such as 2026-01-31", param_hint=option
+        ) from None
 
 
 def _shown(kind: str, value: str, names: dict[str, str]) -> str:

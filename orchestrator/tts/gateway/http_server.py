@@ -318,9 +318,16 @@ def _check_tls(listen: Listen) -> None:
         return
     if listen.certificate is None or listen.key is None:
         raise ConfigError("TLS needs two files: --tls-certificate and --tls-key.")
+    for file in (listen.certificate, listen.key):
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise ConfigError(f"The TLS file {file} cannot be read: {error.strerror}.") from error
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-            listen.certificate, listen.key
+            listen.certificate,
+            listen.key,
+            password="",  # else OpenSSL would ask for it
         )
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(

@@ -159,7 +159,7 @@ def test_a_refusal_says_when_to_come_back():
         return refusal
 
     assert dict(refused(30).headers)[b"retry-after"] == b"3600"
-    assert "or try again in 60m0s." in refused(30).message
+    assert "or try again after 00:00 UTC." in refused(30).message
     assert b"retry-after" not in dict(refused(101).headers)  # more than any day has
     assert dict(refused(95, month=950).headers)[b"retry-after"] == b"86400"
     assert "1,000 tokens per month" in refused(95, month=950).message

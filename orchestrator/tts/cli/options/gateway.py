@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -21,9 +20,6 @@ class By(StrEnum):
     key = "key"
     model = "model"
     day = "day"
-
-
-DAY = "%Y-%m-%d"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,12 +183,12 @@ class Usage:
     """Add up the requests and tokens of each API key; days are UTC."""
 
     since: Annotated[
-        datetime | None,
-        typer.Option(metavar="DATE", formats=[DAY], help="First day.", show_default="this month's"),
+        str | None,
+        typer.Option(metavar="DATE", help="First day.", show_default="this month's"),
     ] = None
     until: Annotated[
-        datetime | None,
-        typer.Option(metavar="DATE", formats=[DAY], help="Last day.", show_default="-"),
+        str | None,
+        typer.Option(metavar="DATE", help="Last day.", show_default="-"),
     ] = None
     by: Annotated[
         list[By] | None,
@@ -209,7 +205,9 @@ class Backup:
 
 
 def _limit(what: str) -> Any:
-    return typer.Option(min=0, metavar="N", help=f"{what}; 0: no limit.", show_default=False)
+    return typer.Option(
+        min=0, max=10**15, metavar="N", help=f"{what}; 0: no limit.", show_default=False
+    )
 
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")]
@@ -218,7 +216,8 @@ KeyFileOption = Annotated[
     typer.Option(
         metavar="FILE",
         callback=usable,
-        help="Take the key from this file, as a secret store mounts it, and print none.",
+        help="Take the key from this file, as a secret store mounts it, and print none: 32 or more "
+        "printable ASCII characters without spaces.",
     ),
 ]
 
@@ -240,7 +239,7 @@ class KeyFields:
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When it ends: after 30d or 12h, with the day 2027-01-31 (UTC), or never.",
+            help="When it ends: after 30d, 12h or 45m, with the day 2027-01-31 (UTC), or never.",
         ),
     ] = None
     model: Annotated[
@@ -266,6 +265,12 @@ class SetKey(KeyFields):
     """Change limits, models, expiry or note of a key; what is not named stays."""
 
     key: KeyArgument
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="End the grace of its replaced secret within this time; 0: now."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +280,9 @@ class RotateKey:
     key: KeyArgument
     grace: Annotated[
         str,
-        typer.Option(metavar="TIME", help="How long the old one stays valid: 7d, 12h; 0: not."),
+        typer.Option(
+            metavar="TIME", help="How long the old one stays valid: 7d, 12h, 15m; 0: not."
+        ),
     ] = "0"
     key_file: KeyFileOption = None
 
@@ -284,6 +291,9 @@ class RotateKey:
 class ListKeys:
     """List keys with limits, last use, and who made them; the keys themselves are not known."""
 
+    all: Annotated[
+        bool, typer.Option("--all", help="Revoked keys, too, as --json always lists them.")
+    ] = False
     as_json: JsonOption = False
 
 

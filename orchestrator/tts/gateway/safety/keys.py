@@ -106,8 +106,14 @@ class KeyStore:
     ) -> tuple[str, ApiKey]:
         """The secret of a new key, and its record.
 
-        Raises ConfigError if a valid key has this name, or this secret.
+        Raises ConfigError if a valid key has this name, or this secret, and for a name that a table
+        or a command line cannot hold.
         """
+        if not name.isprintable() or not re.fullmatch(r"(?!-)(\S|\S.{0,98}\S)", name):
+            raise ConfigError(
+                f"{name!r:.60} is no name for a key.",
+                hint="Give 1 to 100 printable characters without - or a space at the beginning.",
+            )
         secret = secret or _new_secret()
         key, now, models = secrets.token_hex(4), time.time(), tuple(models)
         record = ApiKey(
@@ -307,7 +313,8 @@ def read_secret(file: Path) -> str:
     try:
         secret = read_text(file, 4096).strip()
     except (OSError, Unreadable) as error:
-        raise ConfigError(f"The secret in {file} cannot be read: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"The secret in {file} cannot be read: {reason}.") from error
     if len(secret) < MIN_SECRET or not re.fullmatch("[!-~]+", secret):
         raise ConfigError(
             f"{file} must hold {MIN_SECRET} or more printable ASCII characters without spaces.",

@@ -177,8 +177,8 @@ class KeyUsage:
         if search and most is not None and self.searches >= most:
             return self._refusal(
                 now_ns,
-                f"This key may have {most} searches at a time, and {self.searches} are running. "
-                "Wait until one has ended.",
+                "This key has reached its limit of concurrent searches "
+                f"({self.searches} of {most}). Wait until one has ended.",
             )
         if self.tokens is None:
             return None
@@ -215,7 +215,8 @@ class KeyUsage:
                 message += "; or try again when they have ended"
             elif tokens <= budget:
                 wait_ns = round(left_s * 1e9)
-                message += f"; or try again in {duration(wait_ns)}"
+                start = "after 00:00 UTC" if period == "day" else "next month"
+                message += f"; or try again {start}"
             return self._refusal(now_ns, f"{message}.", wait_ns, "insufficient_quota")
         return None
 
