@@ -169,15 +169,32 @@ def test_a_server_that_needs_a_key_is_asked_with_it(init, tmp_path, monkeypatch)
 def test_a_function_that_scores_stands_in_the_file(init, url, tmp_path):
     tokenizer = ("--generator-tokenizer", GENERATOR)
     for generator in (["--generator", url, *tokenizer], ["--generator", GENERATOR]):
+        (tmp_path / "my_prm.py").write_text("def score(question, steps): ...")
         values, done = init(*generator, "--verifier", "my_prm.py:score", "--force")
         assert values["verifier"] == {"function": "my_prm.py:score"}
         assert values["target"] == ("openai" if url in generator else "openvino")
         assert "guided by my_prm.py:score" in (tmp_path / "mine.yaml").read_text()
         assert "with my_prm.py:score" in done.said
-        (tmp_path / "my_prm.py").write_text("")
         assert not has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
+        (tmp_path / "my_prm.py").write_text("scores = 1")
+        assert has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
         (tmp_path / "my_prm.py").unlink()
         assert has_errors(lint(load_deployment(tmp_path / "mine.yaml"), BEFORE_BUILD))
+
+
+def test_the_folder_of_a_model_that_is_not_here_is_no_owner_on_the_hub(init):
+    values, done = init("--generator", "models/Qwen2.5-1.5B-Instruct")
+    assert values["generator"]["checkpoint"] == "models/Qwen2.5-1.5B-Instruct"
+    assert "No folder models/Qwen2.5-1.5B-Instruct is here" in done.said
+    assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B" in done.out
+
+
+@pytest.mark.parametrize("key", ["sk-12345", "a1b2c3"])
+def test_a_key_in_place_of_its_variable_is_not_printed(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    refused = tts("init", "mine.yaml", "--generator", "http://127.0.0.1:9", "--api-key-env", key)
+    assert (refused.code, "may be the key itself" in refused.said) == (2, True)
+    assert key not in refused.said
 
 
 def test_servers_that_do_not_answer_are_written_as_they_are_named(init):
@@ -205,6 +222,11 @@ def test_beside_a_server_the_other_model_is_compiled_for_the_cpu(init, url, tmp_
         (["no/where.yaml"], "There is no folder no"),
         (["."], "is a folder"),
         (["mine.yaml", "--generator", "no/where/x"], "There is no checkpoint"),
+        (["mine.yaml", "--generator", "models/x"], "There is no checkpoint"),
+        (["mine.yaml", "--generator", "127.0.0.1:80"], "Did you mean http://127.0.0.1:80?"),
+        (["mine.yaml", "--verifier", "my_prm.py"], "Give FILE.py:NAME"),
+        (["mine.yaml", "--verifier", "my_pmr.py:score"], "There is no file my_pmr.py"),
+        (["mine.yaml", "--verifier", "my_prm.py:scor"], "Did you mean score?"),
         (["mine.yaml", "--generator", "empty"], "config.json"),
         (["mine.yaml", "--generator", "http://user@host"], "neither a user"),
         (["mine.yaml", "--generator", "http://127.0.0.1:9"], "--generator-tokenizer"),
@@ -223,6 +245,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, monkeypatch,
     monkeypatch.setattr(drafting, "gpus", list)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "my_prm.py").write_text("def score(question, steps): ...")
     done = tts("init", *words)
     assert (done.code, named in done.said) == (2, True), done.said
     assert not (tmp_path / "mine.yaml").exists()

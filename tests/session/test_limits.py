@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.session.endpoints import HangingFrom
 
@@ -56,6 +57,8 @@ def test_the_limit_is_in_the_results_the_log_and_the_summary(session, tmp_path):
     assert summary.limited == {"tokens": len(PROBLEMS)}
     (line,) = limit_lines(summary)
     assert line == "budget of 60 generated tokens a problem: spent by 6 of 6 problems"
+    (line,) = limit_lines(replace(summary, strategy="auto"))
+    assert "at most (in runs of 64 problems or more: on average); 6 of 6 problems were" in line
     assert summary.unanswered == sum(result.answer is None for result in results)
     again = session.solve_many(PROBLEMS, n=8, budget_tokens=BUDGET, out=tmp_path, resume=True)
     assert {result.problem.id: result.limit for result in again} == {

@@ -9,6 +9,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import psutil
@@ -177,6 +178,9 @@ def _storage() -> Iterator[Observation]:
 def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
         yield _elsewhere(deployment)
+        for each in _started(deployment):  # its programs: of use where the GPU is
+            if each.state == "missing":
+                yield replace(each, state="note")
         return
     if deployment.started():
         yield from _started(deployment)
@@ -240,7 +244,7 @@ def _engines(deployment: Deployment) -> Observation:
     except TtsError as error:
         return Observation(_title(deployment), "note", error.message, error.hint or "")
     built = " and ".join(deployment.engines())
-    others = "both engines run already"
+    others = "no engine of it is compiled here"
     if deployment.started():
         others = "its engines are servers, which are started when they are needed"
     status = f"built and current: {built}" if built else f"nothing to build: {others}"

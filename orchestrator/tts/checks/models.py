@@ -23,6 +23,7 @@ from tts.build.sandbox import Sandbox
 from tts.build.spec import FORMATS, TextVerifier, VerifierCommand, VerifierFunction, VerifierRole
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
+from tts.endpoints.functions import require_defined
 
 from .findings import no_file, no_folder, not_checked, refused
 from .prompts import tokenizer_of
@@ -138,15 +139,24 @@ def exchanged(inputs: Inputs) -> Iterator[Finding]:
 
 
 def function(inputs: Inputs) -> Iterator[Finding]:
-    """The file of a function that scores is there; nothing of it is executed."""
+    """The file of a function that scores is there and defines it; nothing of it is executed."""
     spec = inputs.deployment.verifier
-    if isinstance(spec, VerifierFunction) and not is_file(Path(spec.function.rpartition(":")[0])):
+    if not isinstance(spec, VerifierFunction):
+        return
+    file, _, name = spec.function.rpartition(":")
+    why = "every search would end with this error"
+    if not is_file(Path(file)):
         yield Finding(
             f"is {spec.function}, and there is no such file",
             "verifier.function",
-            "every search would end with this error",
+            why,
             "Give FILE.py:NAME; a relative path starts at the deployment file.",
         )
+        return
+    try:
+        require_defined(Path(file), name)
+    except ConfigError as error:
+        yield refused(error, inputs.deployment, "verifier.function", why, "Correct the file.")
 
 
 def command(inputs: Inputs) -> Iterator[Finding]:

@@ -293,8 +293,8 @@ class _Program(CommandGroup):
 app = typer.Typer(
     name="tts",
     cls=_Program,
-    help="Verifier-guided test-time scaling: compile a generator and a process reward model, "
-    "serve both with Triton, and search over them.\n\n"
+    help="Verifier-guided test-time scaling: run a generator and a process reward model, compiled "
+    "on Triton or on servers such as vLLM, and search over them.\n\n"
     "DEPLOYMENT is a deployment file or the name of a bundled one, such as demo.",
     epilog=examples("tts doctor", "tts build-engines demo", 'tts solve "Compute 12 + 30 - 5."'),
     no_args_is_help=True,

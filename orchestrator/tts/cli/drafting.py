@@ -42,9 +42,11 @@ from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.critique import critic
 from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
 from tts.checks.models import is_named_generator, is_named_verifier, trained_format
+from tts.endpoints.functions import require_defined
 from tts.endpoints.openai.probing import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.serving.command.tritonserver import find_tritonserver
+from tts.session.functions import source_of
 
 _BY_HEAD: Mapping[HeadKind, str] = {
     "classification": "qwen2.5-math-prm",
@@ -55,6 +57,9 @@ DEMO = "demo"
 """The name by which the bundled pair is meant."""
 _PATIENCE_S = 2.0
 _HUB = "https://huggingface.co/"
+_FOLDERS = ("models", "checkpoints")
+"""What folders of models are called, and no owner on the hub."""
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?")
 _INSTRUCT = re.compile(r"instruct|chat|(?<![a-z])it(?![a-z])", re.IGNORECASE)
 
 
@@ -188,14 +193,21 @@ def compiled_model(
         return _compiled(_from(base, name), path.absolute(), model.source.removeprefix(_HUB))
     raise ConfigError(
         f"There is no checkpoint {name!r:.300}.",
-        hint="Name a checkpoint folder, OWNER/NAME on the Hugging Face hub, or the "
+        hint=f"Did you mean http://{name}?"
+        if _ADDRESS.fullmatch(name)
+        else "Name a checkpoint folder, OWNER/NAME on the Hugging Face hub, or the "
         "URL of a server that runs already.",
     )
 
 
 def function_model(name: str, base: Path) -> FunctionModel:
-    """The verifier of a function FILE.py:NAME, for a file in the folder `base`."""
+    """The verifier of a function FILE.py:NAME, for a file in the folder `base`.
+
+    Raises ConfigError if the file or the name in it is not there.
+    """
     _require_path(name)
+    source = source_of(name)
+    require_defined(Path(source.file), source.name)
     file, _, function = name.rpartition(":")
     return FunctionModel(f"{_from(base, file)}:{function}")
 
@@ -219,7 +231,8 @@ def _from(base: Path, name: str) -> str:
 
 
 def _may_be_on_hub(name: str) -> bool:
-    return names_repository(name) and not is_there(Path(name.partition("/")[0]))
+    owner = name.partition("/")[0]
+    return names_repository(name) and owner not in _FOLDERS and not is_there(Path(owner))
 
 
 def _require_path(name: str) -> None:

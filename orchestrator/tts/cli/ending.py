@@ -29,7 +29,7 @@ from types import FrameType
 
 import platformdirs
 
-from tts.base.errors import ConfigError, FunctionError, TtsError
+from tts.base.errors import ConfigError, FunctionError, Interrupted, TtsError
 from tts.base.input_files import Unreadable, as_text
 from tts.base.shown_text import printable
 from tts.base.user_paths import private_folder
@@ -73,7 +73,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
             _say("".join(traceback.format_exception(error)).rstrip())  # with a server's words in it
         elif isinstance(error, FunctionError) and error.__cause__:  # the user's own code
             _say("".join(traceback.format_exception(error.__cause__)).rstrip())
-        _say(f"error: {error.message}")
+        _say("error: " * (not isinstance(error, Interrupted)) + error.message)
         if error.hint:
             _say(error.hint)
         return _failed(type(error).__name__, error.message, error.exit_code, error.hint)

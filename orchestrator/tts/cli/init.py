@@ -96,7 +96,10 @@ def _named(
 ) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
     if not is_url(text):
-        return _Named(text, compiled_model(text, role, base, tokenizer))
+        model = compiled_model(text, role, base, tokenizer)
+        if model.repository:
+            say(f"No folder {text} is here: {model.repository} of the Hugging Face hub is meant.")
+        return _Named(text, model)
     server = ask(text)
     reported = server.capabilities
     tokenizer = server.tokenizer if tokenizer is None else tokenizer
@@ -118,7 +121,7 @@ def _judge(
     base: Path,
     ask: Callable[[str], NamedServer],
 ) -> _Named:
-    if names_function(text):
+    if names_function(text) or text.endswith(".py"):
         return _Named(text, function_model(text, base))
     if text == writes.text and text != DEMO and tokenizer is None:
         return writes

@@ -15,6 +15,7 @@ import functools
 import inspect
 import math
 import queue
+import symtable
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -22,7 +23,8 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tts.base.errors import ConfigError, FunctionError, RequestRefused, TtsError
+from tts.base.errors import ConfigError, FunctionError, RequestRefused, TtsError, did_you_mean
+from tts.base.input_files import Unreadable, read_text
 from tts.build.tokenizer import Tokenizer
 
 from .base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
@@ -409,6 +411,23 @@ def require_endpoints(generator: object, verifier: object) -> None:
                 f"{role} is {described(endpoint)}; it must be a function {like}, or an object with "
                 f"a method {method}."
             )
+
+
+def require_defined(file: Path, name: str) -> None:
+    """Raise ConfigError for a Python file that defines no such name; nothing is executed."""
+    try:
+        source = read_text(file)
+        symbols = symtable.symtable(source, str(file), "exec").get_symbols()
+    except (OSError, Unreadable, SyntaxError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}.") from error
+    top, _, _ = name.partition(".")
+    bound = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
+    if top not in bound and "import *" not in source:
+        offered = [each.get_name() for each in symbols if each.is_namespace()]
+        raise ConfigError(
+            f"{file} has no {top}.",
+            hint=f"{did_you_mean(top, offered)}Names in it: {', '.join(offered) or 'none'}.",
+        )
 
 
 def _plain(value: Any) -> Any:

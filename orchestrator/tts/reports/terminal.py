@@ -20,6 +20,7 @@ from tts.runs.rows import Row, asked_alike, summary_of
 from tts.runs.run import Run
 from tts.runs.summary import Summary
 from tts.runs.tables import Answer
+from tts.search.allocation import MIN_PROBLEMS
 
 from .console import Sheet, consoles, table
 from .figures.charts import Cell, Figure, percent
@@ -259,7 +260,10 @@ def limit_lines(summary: Summary) -> list[str]:
         cut = f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
         budget = f"budget of {tokens:,} generated tokens a problem"
         if summary.strategy == "auto":
-            lines.append(f"{budget} on average; {cut} were cut short")
+            share = "on average"
+            if summary.problems < MIN_PROBLEMS:
+                share = f"at most (in runs of {MIN_PROBLEMS} problems or more: on average)"
+            lines.append(f"{budget} {share}; {cut} were cut short")
         else:
             lines.append(f"{budget}: spent by {cut}")
     if "deadline_s" in limits:

@@ -355,7 +355,7 @@ def serving(models):
         (serving({"data": [{"id": "a"}, {"id": "b"}]}), {}, "serves 2 models: a, b"),
         (serving({"data": [{"id": 7}, "b"]}), {}, "serves 0 models: none"),
         (serving([]), {}, "no list of models"),
-        (TextOnly, {"patience_s": 0}, r"gives no completions of token ids.*valid string"),
+        (TextOnly, {"patience_s": 0}, r"does not return token ids.*valid string"),
         (StandIn, {"model": "other"}, "does not serve 'other'; it serves: smollm2"),
     ],
 )

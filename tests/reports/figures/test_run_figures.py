@@ -151,6 +151,14 @@ def test_of_few_values_no_tail_is_claimed(count, told):
         ({"unended": 2, "mean_completions": 0.3}, ["2 of 3 completions did not end"]),
         ({"accuracy": 0.0}, ["no answer is right"]),
         ({"accuracy": 0.0, "judged": 9}, []),
+        (
+            {"unanswered": 2, "limited": {"tokens": 3}, "strategy": "auto"},
+            ["Give a larger limit, or 64 problems or more, which share the budget."],
+        ),
+        (
+            {"unanswered": 2, "limited": {"deadline": 3}, "strategy": "auto"},
+            ["Give a larger limit."],
+        ),
     ],
 )
 def test_a_run_without_ends_or_without_a_right_answer_is_warned_of(fields, warnings):

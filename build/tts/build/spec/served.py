@@ -19,6 +19,7 @@ from .server import Port
 from .verifier import VerifierRole
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_USUAL_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 GGUF = ".gguf"
 SHARED_FIELDS = ("target", "checkpoint", "tokenizer", "max_seq_len")
 """Fields that a verifier `same_as: generator` has from a started generator."""
@@ -45,6 +46,12 @@ Url = Annotated[str, BeforeValidator(_url)]
 def key_in(variable: str, named_by: str) -> str:
     """The key in an environment variable; raises ConfigError if it is not there."""
     key = os.environ.get(variable)
+    if not key and not _USUAL_VARIABLE.fullmatch(variable):
+        raise ConfigError(
+            f"{named_by} names no variable of the environment; what it has may be the key itself, "
+            "and is not shown.",
+            hint="Put the key into a variable, export MY_KEY=..., and name that: MY_KEY.",
+        )
     if not key:
         raise ConfigError(
             f"{named_by} names {variable}, which is not in the environment.",

@@ -116,9 +116,9 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     if dialect is None:
         if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
             raise ServerError(
-                f"The server at {http.address} gives no completions of token ids, and no scores: "
-                f"{refusal}",
-                hint="A search needs token ids, which hosted APIs and Ollama do not give. vLLM, "
+                f"The server at {http.address} does not return token ids, which a search needs, "
+                f"nor scores: {refusal}",
+                hint="Hosted APIs and Ollama do not return token ids. vLLM, "
                 "SGLang, llama.cpp's llama-server and trtllm-serve complete them; vLLM's /pooling "
                 "gives the scores of a verifier with a head.",
             )

@@ -15,6 +15,7 @@ from tts.runs.named_measures import ALL
 from tts.runs.run import Run
 from tts.runs.statistics import wilson
 from tts.runs.summary import Summary
+from tts.search.allocation import MIN_PROBLEMS
 
 from . import work
 from .charts import (
@@ -161,10 +162,13 @@ def warnings_of(summary: Summary) -> Iterator[str]:
     """What makes a run worthless: no answers, chains without an end, nothing right, no verdicts."""
     if summary.unanswered:
         cut = sum((summary.limited or {}).values())
+        advice = " or a smaller --n; without --n, --budget-tokens chooses it"
+        if summary.strategy == "auto":  # which takes no n
+            few = summary.problems < MIN_PROBLEMS and "tokens" in (summary.limited or {})
+            advice = f", or {MIN_PROBLEMS} problems or more, which share the budget" * few
         yield (
             f"warning: a limit cut off {cut:,} of {summary.problems:,} searches, "
-            f"{summary.unanswered:,} of them without any answer. Give a larger limit or a smaller "
-            "--n; without --n, --budget-tokens chooses it."
+            f"{summary.unanswered:,} of them without any answer. Give a larger limit{advice}."
         )
     if 2 * summary.unended > summary.completions:
         limits = [
