@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+SETTINGS = ("deployment", "dataset", "strategy", "n", "seed")
 MEASURES = ("correct", "tokens", "compute", "seconds")
 
 
@@ -25,7 +26,7 @@ def summaries(file: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, float
     for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines(keepends=True)):
         runs[row["run"], row["strategy"]].append(row)
     for (run, strategy), rows in runs.items():
-        settings = {name: rows[0][name] for name in ("deployment", "strategy", "n", "seed")}
+        settings = {name: rows[0][name] for name in SETTINGS} | {"problems": len(rows)}
         measures = {
             name: mean(float({"true": 1, "false": 0}.get(row[name], row[name])) for row in rows)
             for name in MEASURES
@@ -41,10 +42,16 @@ def main() -> None:
     parser.add_argument("--to", choices=("mlflow", "wandb", "trackio"), required=True)
     parser.add_argument("--project", default="tts")
     options = parser.parse_args()
-    tracker: Any = importlib.import_module(options.to)
+    try:
+        runs = list(summaries(options.file))
+        tracker: Any = importlib.import_module(options.to)
+    except (OSError, UnicodeDecodeError, KeyError) as error:
+        parser.error(f"{options.file} is no CSV file that tts runs export has written: {error}")
+    except ImportError as error:
+        parser.error(f"{error}. Install it: pip install {options.to}")
     if options.to == "mlflow":
         tracker.set_experiment(options.project)
-    for name, settings, measures in summaries(options.file):
+    for name, settings, measures in runs:
         if options.to == "mlflow":
             with tracker.start_run(run_name=name):
                 tracker.log_params(settings)

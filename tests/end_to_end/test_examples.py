@@ -150,7 +150,7 @@ def test_exported_runs_go_to_a_tracker(example, tmp_path, monkeypatch, tracker):
     assert len(measures) == len(names)
     assert all(0 <= each["correct"] <= 1 < each["tokens"] for each in measures)
     settings = [k.get("config") or a[0] for name, a, k in calls if name in ("init", "log_params")]
-    assert {"strategy", "n", "seed"} <= settings[0].keys()
+    assert {"strategy", "n", "seed", "dataset", "problems"} <= settings[0].keys()
 
 
 def test_math_500_is_continued_and_its_run_is_read(example, tmp_path):

@@ -120,7 +120,7 @@ def test_what_has_no_curve_shows_its_own_n_and_says_why(row):
     assert [point.n for point in beam.curve] == [N]
     assert (beam.no_curve, chains.no_curve) == ("dependent", None)
     text = printed([beam, chains])
-    assert "beam-search: at its own n only, since no part of its search is a smaller" in text
+    assert "beam-search: only where a run of that n was made." in text
 
 
 def test_a_run_without_references_has_a_row_and_no_accuracy(row):

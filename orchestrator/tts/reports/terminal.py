@@ -27,7 +27,7 @@ from .figures.charts import Cell, Figure, percent
 from .figures.comparison import over_n
 from .figures.pairs import MOST_PAIRS, pairs_figures
 from .figures.results import results_figures
-from .figures.run import READ, figures_of, warnings_of
+from .figures.run import READ, by_text, figures_of, warnings_of
 
 _MOST_ROWS = 20
 """Rows of a figure in the terminal; the page has all."""
@@ -117,15 +117,17 @@ def _print_folders(comparison: Comparison, console: Console) -> None:
         console.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
         if names := comparison.unfinished.get(str(folder)):
             warn(f"not finished: {', '.join(names)}. Continue with: tts bench --resume {folder}")
-    for run in comparison.runs:
-        lines = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
-        lines += warnings_of(summary_of(run))
+    lines: list[tuple[str, str]] = []
+    for name, run in zip(comparison.names, comparison.runs, strict=True):
+        texts = [*_remote_lines(run.config), *_changed_lines(run), *_missed_lines(run.folder)]
+        texts += warnings_of(summary_of(run))
         if is_worked_on(run.folder):
-            lines.append("not finished: the run goes on")
+            texts.append("not finished: the run goes on")
         elif not has_finished(run.folder):
-            lines.append(f"not finished. Continue with: tts bench --resume {run.folder}")
-        for line in lines:
-            warn(line if len(comparison.runs) == 1 else f"{run.folder.name}: {line}")
+            texts.append(f"not finished. Continue with: tts bench --resume {run.folder}")
+        lines += ((name, text) for text in texts)
+    for whose, text in by_text(lines, len(comparison.runs)):
+        warn(text if len(comparison.runs) == 1 else f"{whose}: {text}")
 
 
 def _changed_lines(run: Run) -> list[str]:

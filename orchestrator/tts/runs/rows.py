@@ -340,23 +340,28 @@ def lone_parameter(rows: Sequence[Row]) -> list[str]:
 def pooled(rows: Sequence[Row], hidden: Sequence[str] = ()) -> dict[str, list[Row]]:
     """Rows that were asked alike and have accuracies by name, seeds together.
 
-    The values of `hidden` parameters are no part of a name. A row of several seeds has the mean of
-    each number over them; its runs may have fitted another n to the same budget. A problem counts
-    once, with its mean: its answers under several seeds are not independent of one another, and
-    problems are what intervals are about.
+    The values of `hidden` parameters are no part of a name.
     """
     rows = [row for row in rows if row.accuracy is not None and row.right]
-    also = [name for name in varying(rows) if name != "seed"]
-    together: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        budget = tuple(row.budget.items())
-        values = tuple(repr(row.setting(name)) for name in hidden)
-        key = (label(row, also, hidden), budget, budget or row.n, values)
-        together.setdefault(key, []).append(row)
     joined: dict[str, list[Row]] = {}
-    for (name, *_), seeds in together.items():
-        joined.setdefault(str(name), []).append(_mean_row(seeds) if len(seeds) > 1 else seeds[0])
+    for name, seeds in by_setting(rows, hidden):
+        joined.setdefault(name, []).append(mean_row(seeds))
     return joined
+
+
+def by_setting(rows: Sequence[Row], hidden: Sequence[str] = ()) -> list[tuple[str, list[Row]]]:
+    """Rows that were asked alike, those of one setting under several seeds together: name, rows.
+
+    They may have fitted another n to the same budget.
+    """
+    also = [name for name in varying(rows) if name != "seed"]
+    together: dict[tuple[object, ...], tuple[str, list[Row]]] = {}
+    for row in rows:
+        name, budget = label(row, also, hidden), tuple(row.budget.items())
+        values = tuple(repr(row.setting(each)) for each in hidden)
+        key = (name, budget, budget or row.n, values)
+        together.setdefault(key, (name, []))[1].append(row)
+    return list(together.values())
 
 
 def best_of(rows: Iterable[Row]) -> Row:
@@ -364,19 +369,27 @@ def best_of(rows: Iterable[Row]) -> Row:
     return min(rows, key=lambda row: (-(row.accuracy or 0.0), row.tokens_per_problem))
 
 
-def _mean_row(seeds: Sequence[Row]) -> Row:
+def mean_row(seeds: Sequence[Row]) -> Row:
+    """The row of a setting: of several seeds with the mean of each number over them.
+
+    A problem counts once, with its mean: its answers under several seeds are not independent of one
+    another, and problems are what intervals are about.
+    """
+    if len(seeds) == 1:
+        return seeds[0]
     answers: dict[str, list[float]] = {}
     for row in seeds:
         for problem, share in row.right.items():
             answers.setdefault(problem, []).append(share)
     right = {problem: fmean(each) for problem, each in answers.items()}
-    accuracy = fmean(right.values())
+    accuracy = fmean(right.values()) if right else None
     seconds = [s for row in seeds if (s := row.seconds_per_problem) is not None]
     compute = [c for row in seeds if (c := row.compute_per_problem) is not None]
     return replace(
         seeds[0],
         n=round(fmean(row.n for row in seeds)),
         right=right,
+        problems=len(right),
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         tokens_per_problem=fmean(row.tokens_per_problem for row in seeds),
@@ -390,17 +403,13 @@ def _mean_row(seeds: Sequence[Row]) -> Row:
 def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[int, Point]]:
     """The points by n of each name, from all rows that bear it: several runs make one curve.
 
-    Where two have the same n and seed, the one that averages over more blocks counts; seeds are
-    averaged.
+    Where two have the same n and seed, that of a run of this n counts, else the one that averages
+    over more blocks; seeds are averaged.
     """
-    joined: dict[str, dict[int, dict[int, Point]]] = {}
-    for name, row in zip(names, rows, strict=True):
-        of_name = joined.setdefault(name, {})
-        for point in row.curve:
-            seeds = of_name.setdefault(point.n, {})
-            earlier = seeds.get(row.summary.seed)
-            if earlier is None or earlier.blocks < point.blocks:
-                seeds[row.summary.seed] = point
+    joined: dict[str, dict[int, dict[int, Point]]] = {name: {} for name in names}
+    every = [(n, row, point) for n, row in zip(names, rows, strict=True) for point in row.curve]
+    for name, row, point in sorted(every, key=lambda e: (e[2].n == e[1].n, e[2].blocks)):
+        joined[name].setdefault(point.n, {})[row.summary.seed] = point
     return {
         name: {n: _mean_point(list(seeds.values())) for n, seeds in by_n.items()}
         for name, by_n in joined.items()

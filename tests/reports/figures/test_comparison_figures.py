@@ -74,7 +74,7 @@ def test_over_compute_stand_those_whose_compute_is_known_and_a_line_at_the_basel
         ("large", 1.5e12),
     ]
     assert [row["baseline"] for row in figure.rows] == [False, True]
-    assert "from 2 GFLOPs on. Nothing that costs more is signif" in figure.reading
+    assert figure.reading.endswith(" No step up from mcts (n=4) is significant.")
     assert any("rebase" in note for note in figure.notes)
     lines = [layer for layer in figure.chart["layer"] if "transform" in layer]
     assert [layer["transform"] for layer in lines] == [[{"filter": "datum.baseline"}]]
@@ -88,7 +88,7 @@ def test_on_the_front_are_runs_that_are_surely_better_than_the_cheaper_ones_ther
     figure = costs(*rows)
     points = [(row["tokens"], row["accuracy"]) for row in figure.rows]
     assert points == sorted(points, key=lambda point: point[0])
-    marked = [place for place, row in enumerate(figure.rows) if row["on the front"]]
+    marked = [place for place, row in enumerate(figure.rows) if row["large mark"]]
     assert set(marked) <= set(pareto_front(points))
     assert points[min(marked)][0] == min(points)[0]
     known = [row for of_name in pooled(rows).values() for row in of_name]
@@ -142,25 +142,29 @@ def test_schedules_are_those_of_one_search_and_answer_alike():
 
 def test_a_cost_per_problem_is_over_all_that_were_solved_however_little_it_is():
     rows = row_of("a", wall_s=50.0, problems=2), row_of("b", wall_s=0.0)
-    found = [each["seconds"] for each in costs(*rows, cost="seconds").rows]
+    found = [each["wall seconds"] for each in costs(*rows, cost="seconds").rows]
     assert found == [1e-4, 5.0], "eight of the ten had no reference"
+
+
+WITHIN = "At the smallest budget that every strategy can meet"
+NINE, SIX, FIVE = "90.0% [59.6, 98.2]", "60.0% [31.3, 83.2]", "50.0% [23.7, 76.3]"
+TWO, ONE = "20.0% [5.7, 51.0]", "10.0% [1.8, 40.4]"
 
 
 def test_the_front_holds_only_what_the_problems_tell_apart():
     rows = [row_of("a", 50, 0.1), row_of("b", 90, 0.2), row_of("c", 95, 0.9)]
     figure = costs(*rows)
     assert figure.reading == (
-        "Best accuracy for each budget: a (n=4), 10.0% [0.0, 10.0], from 50 tokens on; c (n=4), "
-        "90.0% [0.0, 90.0], from 95 tokens on."
+        "Highest measured: a (n=4) 10.0% from 50 tokens; b (n=4) 20.0% from 90 tokens; c (n=4) "
+        "90.0% from 95 tokens. Significant steps up (large marks): from a (n=4) to c (n=4)."
     )
-    within = "Within 95 tokens per problem: c 90.0% [0.0, 90.0], b 20.0% [0.0, 20.0], a 10.0%"
-    assert any(note.startswith(within) for note in figure.notes)
+    assert f"{WITHIN} (95 tokens per problem): c {NINE}, b {TWO}, a {ONE}." in figure.notes
 
 
 def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
     rows = [row_of("a", 50, 0.4), row_of("a", 60, 0.5, n=8), row_of("b", 931, 0.6)]
     notes = costs(*rows, row_of("b", 2000, 0.7, n=8)).notes
-    assert "Within 931 tokens per problem: b 60.0% [0.0, 60.0], a 50.0% [0.0, 50.0]." in notes
+    assert f"{WITHIN} (931 tokens per problem): b {SIX}, a {FIVE}." in notes
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,31 @@ def test_at_equal_cost_every_strategy_is_compared_by_its_best_run_within_it():
 def test_ties_are_named(right, reading):
     rows = [row_of(name, 9, each / 10) for name, each in zip("abc", right, strict=True)]
     assert results_figures(rows)[0].reading == reading
+
+
+def test_seeds_of_a_setting_are_one_row_and_no_rivals_of_one_another():
+    rows = [
+        row_of(name, 9, (right + seed) / 10, seed=seed)
+        for name, right in (("a", 8), ("b", 1))
+        for seed in (0, 1)
+    ]
+    table = results_figures(rows)[0]
+    assert [(row["strategy"], row["seeds"], row["accuracy [95%]"][:5]) for row in table.rows] == [
+        ("a", "0, 1", "85.0%"),
+        ("b", "0, 1", "15.0%"),
+    ]
+    assert table.reading.startswith("a (n=4) is right most often: 85.0%")
+    assert [row["p (Holm)"] for row in table.rows] == ["", "<0.001"]
+    alone = results_figures([rows[0], rows[0], rows[2]])[0].rows
+    assert [row["strategy"] for row in alone] == ["a", "a", "b"], "runs of one seed are not pooled"
+
+
+def test_a_curve_has_the_runs_that_were_made_and_blocks_where_there_are_none():
+    made = row_of("a", 1, 0.2, n=4, curve=(Point(2, 0.1, 0.1, 2), Point(4, 0.2, 0.2, 1)))
+    large = [Point(2, 0.7, 0.7, 4), Point(4, 0.8, 0.8, 2), Point(8, 0.9, 0.9, 1)]
+    figure = over_n([made, row_of("a", 1, 0.9, n=8, curve=tuple(large))], [])
+    assert [(row["n"], row["accuracy"]) for row in figure.rows] == [(2, 0.7), (4, 0.2), (8, 0.9)]
+    assert figure.notes[1].startswith("Points at n=2 come from a run of a larger n")
 
 
 @given(st.lists(st.floats(1e-4, 1e20), min_size=1, max_size=4))
@@ -270,7 +299,7 @@ def test_a_sweep_has_a_line_for_each_strategy_over_costs_n_and_each_parameter():
     assert [(row["strategy"], row["temperature"]) for row in alone.rows] == [
         (name, heat) for heat in (0.5, 1.0) for name in ("beam-search", "majority-vote")
     ], "of one parameter each strategy has a line"
-    assert "beam-search (n=4, temperature=0.5), 80.0%" in alone.reading
+    assert "beam-search (n=4, temperature=0.5) 80.0%" in alone.reading
     heat = figures["accuracy-over-temperature"]
     assert {row["strategy"] for row in heat.rows} == {
         f"{name} (n={n})" for name in ("beam-search", "majority-vote") for n in (1, 4)
@@ -296,7 +325,7 @@ def test_at_the_same_budget_strategies_are_compared_with_the_best():
     assert (best["low"], best["high"]) == (0.5958, 0.9821)
     lost = by_place["mcts", "1,000 tokens"]
     assert lost["to the best"] == -0.6
-    assert lost["up to"] < 0
+    assert lost["to the best, high"] < 0
 
 
 MANY = {f"p{number}": number % 3 > 0 for number in range(2 * MOST_ROWS)}

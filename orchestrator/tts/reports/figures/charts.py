@@ -165,18 +165,19 @@ def measured(
     ends: tuple[str, str] = ("low", "high"),
     color: alt.Color | alt.Value = alt.value(BLUE),  # noqa: B008 - a constant
     marks: dict[str, Any] | None = None,
+    lines: dict[str, Any] | None = None,
     **y: Any,
 ) -> Drawing:
     """A column over `x`: a line through points, each with its interval; `y` is the axis.
 
-    `marks` are further encodings of the points.
+    `marks` are further encodings of the points, `lines` of the lines between them.
     """
     low, high = ends
     at = alt.Y(f"{column}:Q", **y)
     dots = chart().mark_point(filled=True, size=70, tooltip=ALL_FIELDS)
     return alt.layer(
         chart().mark_rule(opacity=0.5).encode(x=x, y=alt.Y(f"{low}:Q", **y), y2=high, color=color),
-        chart().mark_line(opacity=0.7).encode(x=x, y=at, color=color),
+        chart().mark_line(opacity=0.7).encode(x=x, y=at, color=color, **(lines or {})),
         dots.encode(x=x, y=at, color=color, **(marks or {})),
     )
 

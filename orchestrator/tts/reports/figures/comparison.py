@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any, Literal
 
 import altair as alt
 
 from tts.runs.compare import Comparison
+from tts.runs.curves import Point
 from tts.runs.rows import (
     NoCurve,
     Row,
@@ -23,7 +25,6 @@ from tts.runs.rows import (
 from tts.runs.statistics import (
     SIGNIFICANT,
     best_within,
-    interval,
     pareto_front,
     share_with_interval,
     wilson,
@@ -31,7 +32,6 @@ from tts.runs.statistics import (
 
 from .charts import (
     ACCURACY,
-    COLOURS,
     Drawing,
     Figure,
     TableRow,
@@ -55,16 +55,25 @@ CostUnit = Literal["tokens", "compute", "seconds"]
 _TITLES: dict[CostUnit, str] = {
     "tokens": "generated tokens of both models per problem",
     "compute": "FLOPs per problem",
-    "seconds": "seconds per problem (wall time over problems)",
+    "seconds": "wall seconds per problem (wall time over problems)",
 }
+_COLUMNS: dict[CostUnit, str] = {
+    "tokens": "tokens",
+    "compute": "compute",
+    "seconds": "wall seconds",
+}
+"""Costs as columns and in words; `seconds` of a table are from a problem's start to its end."""
 _PARAMETERS = {"thinking_budget": ("the budget of thinking", "most tokens of thinking")}
 """Parameters by their names in a title and on an axis, where these are others."""
+_DASHES = ([1, 0], [8, 4], [2, 3], [10, 3, 2, 3])
 _LARGE, _SMALL = alt.value(120), alt.value(40)
 _FORMS: dict[CostUnit, str] = {"tokens": ",~r", "compute": "~s", "seconds": ",~r"}
 _COST_NOTES: dict[CostUnit, list[str]] = {
-    "tokens": ["Prompts are left out, so a verifier that writes nothing seems free here."],
+    "tokens": [
+        "Tokens do not count prompts. A verifier that only reads looks free: compare it by compute."
+    ],
     "compute": ["2 FLOPs for each parameter and token of both models, each prefix once."],
-    "seconds": ["Seconds are the wall time of one run each."],
+    "seconds": ["Wall seconds are the wall time of one run each, over its problems."],
 }
 
 
@@ -88,7 +97,7 @@ def cost_figure(
     if not places:
         return None
     every = [row for _, row in places]
-    front = significant_front(every, cost)
+    steps = significant_steps(every, cost)
     table: list[TableRow] = []
     for (name, row), rank in zip(places, ranks(every), strict=True):
         low, high = row.interval_95 or (None, None)
@@ -98,46 +107,53 @@ def cost_figure(
                 "n": row.n,
                 **{parameter: row.setting(parameter) for parameter in parameters},
                 "budget": budget_in_words(row.budget) or None,
-                cost: round(cost_of(row, cost), 4),
+                _COLUMNS[cost]: round(cost_of(row, cost), 4),
                 "baseline": bool(row.name),
                 "accuracy": round(row.accuracy or 0.0, 4),
                 "low": low,
                 "high": high,
                 "to the best": round(rank.gain.mean, 4) if rank else None,
-                "from": round(rank.gain.low, 4) if rank else None,
-                "up to": round(rank.gain.high, 4) if rank else None,
-                "p (Holm)": round(rank.p_value, 5) if rank else None,
-                "on the front": any(row is each for each in front),
+                "to the best, low": round(rank.gain.low, 4) if rank else None,
+                "to the best, high": round(rank.gain.high, 4) if rank else None,
+                "p (Holm)": float(f"{rank.p_value:.3g}") if rank else None,
+                "large mark": any(row is each for each in steps),
             }
         )
     unused = {name for name in ("budget", "baseline") if not any(row[name] for row in table)}
     table = [{k: v for k, v in row.items() if k not in unused} for row in table]
     called = {id(row): point_name(name, row, parameters) for name, row in places}
-    best = "; ".join(
-        f"{called[id(row)]}, {_share_of(row)}, from {_cost_words(cost_of(row, cost), cost)} on"
-        for row in front
+    highest = [
+        f"{called[id(row)]} {percent(row.accuracy)} from {_cost_words(cost_of(row, cost), cost)}"
+        for row in pareto_rows(every, cost)
+    ]
+    start, *higher = (called[id(row)] for row in steps)
+    significant = (
+        f"Significant steps up (large marks): from {start} to {', to '.join(higher)}."
+        if higher
+        else f"No step up from {start} is significant."
+        if len(highest) > 1
+        else "Nothing that costs more is more accurate."
     )
-    alone = " Nothing that costs more is significantly more accurate." if len(front) == 1 else ""
     x = alt.X(
-        f"{cost}:Q",
+        f"{_COLUMNS[cost]}:Q",
         title=_TITLES[cost],
         **log_axis([cost_of(row, cost) for row in every], _FORMS[cost]),
     )
-    lines = _lines(x, list(rows), size=alt.condition("datum['on the front']", _LARGE, _SMALL))
+    lines = _lines(x, list(rows), size=alt.condition("datum['large mark']", _LARGE, _SMALL))
     if "baseline" not in unused:
         level = chart().transform_filter("datum.baseline").mark_rule(strokeDash=[6, 4])
         colours = tint("strategy", list(rows))
         lines = alt.layer(level.encode(y=alt.Y("accuracy:Q", **ACCURACY), color=colours), lines)
     return Figure(
         f"accuracy-against-{cost}",
-        f"Accuracy against {cost}",
-        f"Best accuracy for each budget: {best}.{alone}",
+        f"Accuracy against {_COLUMNS[cost]}",
+        f"Highest measured: {'; '.join(highest)}. {significant}",
         table,
         spec(lines, 300),
         notes=[
-            "Vertical lines are 95% intervals (Wilson, by problems). Large marks are the best for "
-            "a budget: each is significantly more accurate than the one before (paired, corrected "
-            "for how many there are).",
+            "Vertical lines are 95% intervals (Wilson, by problems). Large marks: the cheapest "
+            "run, and runs significantly more accurate than the large mark to their left (McNemar "
+            "on the same problems, corrected).",
             *_within(rows, cost),
             *([P_VALUES] if any(row["p (Holm)"] is not None for row in table) else []),
             *_COST_NOTES[cost],
@@ -157,23 +173,35 @@ def _lines(x: alt.X, names: Sequence[str], **marks: Any) -> Drawing:
     """Accuracy over `x`, a line with intervals for each name; `marks` are those of the points."""
     shape = alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names))
     colours, points = tint("strategy", names), {"shape": shape, **marks}
-    return measured(x, "accuracy", color=colours, marks=points, **ACCURACY)
+    dashes = alt.Scale(domain=list(names), range=list(islice(cycle(_DASHES), len(names))))
+    lines = {
+        "strokeDash": alt.StrokeDash("strategy:N", scale=dashes, legend=None),
+        "opacity": alt.value(1),  # a curve under another one shows in its gaps, in its own colour
+    }
+    return measured(x, "accuracy", color=colours, marks=points, lines=lines, **ACCURACY)
 
 
-def significant_front(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
+def pareto_rows(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
+    """The rows that are more accurate than all cheaper ones, by rising cost."""
+    return [
+        rows[place]
+        for place in pareto_front([(cost_of(row, cost), row.accuracy or 0.0) for row in rows])
+    ]
+
+
+def significant_steps(rows: Sequence[Row], cost: CostUnit) -> list[Row]:
     """The rows on the Pareto front that the problems tell apart, by rising cost.
 
     It begins with the cheapest one; a dearer one joins where it is significantly more accurate than
     the last, on the same problems, corrected for how many may join (Bonferroni).
     """
-    front: list[Row] = []
-    places = pareto_front([(cost_of(row, cost), row.accuracy or 0.0) for row in rows])
-    for place in places:
-        gain = rows[place].gain_over(front[-1]) if front else None
-        joins = gain and gain.mean > 0 and gain.p_value * (len(places) - 1) < SIGNIFICANT
-        if not front or joins:
-            front.append(rows[place])
-    return front
+    first, *dearer = pareto_rows(rows, cost)
+    steps = [first]
+    for row in dearer:
+        gain = row.gain_over(steps[-1])
+        if gain and gain.mean > 0 and gain.p_value * len(dearer) < SIGNIFICANT:
+            steps.append(row)
+    return steps
 
 
 def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> list[str]:
@@ -194,13 +222,13 @@ def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> list[str]:
     }
     ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
     shares = ", ".join(f"{name} {_share_of(row)}" for name, row in ranked)
-    return [f"Within {_cost_words(least, cost)} per problem: {shares}."]
+    budget = f"{_cost_words(least, cost)} per problem"
+    return [f"At the smallest budget that every strategy can meet ({budget}): {shares}."]
 
 
 def _share_of(row: Row) -> str:
     """`40.0% [22.1, 61.3]`, with the 95% interval."""
-    low, high = row.interval_95 or (0.0, 1.0)
-    return f"{percent(row.accuracy)} {interval(100 * low, 100 * high)}"
+    return share_with_interval(row.accuracy or 0.0, row.problems)
 
 
 def cost_of(row: Row, cost: CostUnit) -> float:
@@ -218,21 +246,18 @@ def _knows(row: Row, cost: CostUnit) -> bool:
 
 
 def _cost_words(value: float, cost: CostUnit) -> str:
-    return flops(value) if cost == "compute" else f"{number(value)} {cost}"
+    return flops(value) if cost == "compute" else f"{number(value)} {_COLUMNS[cost]}"
 
 
 def _shapes(names: Sequence[str]) -> alt.Scale:
-    """A shape for each of the six colours' rounds, so that no two names look the same."""
+    """A shape for each name: with six colours, no two of thirty names look the same."""
     shapes = ["circle", "square", "triangle-up", "diamond", "cross"]
-    return alt.Scale(
-        domain=list(names),
-        range=[shapes[place // len(COLOURS) % len(shapes)] for place in range(len(names))],
-    )
+    return alt.Scale(domain=list(names), range=list(islice(cycle(shapes), len(names))))
 
 
 _WHY_NO_CURVE: dict[NoCurve, str] = {
-    "dependent": "at its own n only, since no part of its search is a smaller search",
-    "limits": "at its own n only, since its limits are those of whole problems",
+    "dependent": "only where a run of that n was made",
+    "limits": "only where a run of that n was made, since limits are those of whole problems",
 }
 
 
@@ -281,7 +306,7 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     for reason, why in _WHY_NO_CURVE.items():
         dependent = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
         if dependent:
-            notes = [*notes, f"{', '.join(dict.fromkeys(dependent))}: {why}."]
+            notes = [*notes, f"{listed(list(dict.fromkeys(dependent)))}: {why}."]
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
@@ -289,11 +314,22 @@ def over_n(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         table,
         spec(_lines(doubling_axis("n", "completions (n)"), list(curves)), 280),
         notes=[
-            "Vertical lines are 95% intervals (Wilson, by problems). Below a run's own n: averages "
-            "over its disjoint blocks of chains or whole subtrees.",
+            "Vertical lines are 95% intervals (Wilson, by problems).",
+            *_from_blocks(names, rows, curves),
             *notes,
         ],
     )
+
+
+def _from_blocks(
+    names: Sequence[str], rows: Sequence[Row], curves: Mapping[str, Mapping[int, Point]]
+) -> list[str]:
+    """A note of the points for which no run was made."""
+    measured_at = {(name, row.n) for name, row in zip(names, rows, strict=True)}
+    sizes = {n for name, points in curves.items() for n in points if (name, n) not in measured_at}
+    points = listed([f"n={n}" for n in sorted(sizes)])
+    whence = "come from a run of a larger n, split into blocks, where no run of that n was made"
+    return [f"Points at {points} {whence}."] if sizes else []
 
 
 def _with_interval(accuracy: float, problems: int) -> TableRow:

@@ -105,7 +105,7 @@ def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | N
         )
     significant = [
         f"{name} is significantly {'better' if (pair.gain or 0.0) > 0 else 'worse'} "
-        f"(p = {p_in_words(p_value)})"
+        f"(p = {p_in_words(p_value)})".replace("= <", "< ")
         for (name, pair), p_value in zip(judged.items(), corrected, strict=True)
         if p_value < SIGNIFICANT
     ]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tts.runs.rows import Rank, Row, asked_alike, label, ranks, varying
+from tts.runs.rows import (
+    Rank,
+    Row,
+    asked_alike,
+    by_setting,
+    label,
+    mean_row,
+    ranks,
+    varying,
+)
 from tts.runs.statistics import interval, share_with_interval
 
 from .charts import Figure, TableRow, flops, listed, percent
@@ -19,8 +28,9 @@ _COSTS = (
 
 
 P_VALUES = (
-    "p: of no difference on the same problems (McNemar's exact test; of several seeds by their "
-    "means), corrected for how many are compared with the best (Holm). Significant: below 0.05."
+    "p: McNemar's exact test of each row against the best one, on the same problems (of several "
+    "seeds a normal test of their means), Holm-corrected for the number of rows; significant "
+    "below 0.05. Intervals are for one comparison, not corrected."
 )
 
 
@@ -46,7 +56,7 @@ def _tables(rows: Sequence[Row], suffix: str, of: str) -> Iterator[Figure]:
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
     runs = list(by_run.values())  # strategies that share a run share its pass@n and votes
-    yield _results(rows, names, runs, suffix, of)
+    yield _results(rows, runs, suffix, of)
     if levels := _levels(rows, names):
         reading = "Accuracy of each strategy at each level, of so many problems."
         yield Figure(f"accuracy-by-level{suffix}", f"Accuracy by level{of}", reading, levels)
@@ -54,13 +64,20 @@ def _tables(rows: Sequence[Row], suffix: str, of: str) -> Iterator[Figure]:
         yield _rules(runs, also, suffix, of)
 
 
-def _results(
-    rows: Sequence[Row], names: Sequence[str], runs: Sequence[Sequence[Row]], suffix: str, of: str
-) -> Figure:
-    """What each row is worth and what it took; columns that say nothing here are left out."""
+def _results(every: Sequence[Row], runs: Sequence[Sequence[Row]], suffix: str, of: str) -> Figure:
+    """What each setting is worth and what it took; columns that say nothing here are left out.
+
+    Seeds of one setting are one row.
+    """
+    also = varying(every)
+    alone = [(label(row, also), [row]) for row in every]
+    seeded = by_setting(every) if "seed" in also else alone
+    names, rows = [name for name, _ in seeded], [mean_row(seeds) for _, seeds in seeded]
+    seeds = [", ".join(str(row.summary.seed) for row in each) for _, each in seeded]
     ranked = list(zip(rows, ranks(rows), strict=True))
     columns: dict[str, list[str]] = {
         "n": [str(row.n) for row in rows],
+        "seeds": seeds if "seed" in also else [],
         "budget": [budget_in_words(row.budget) for row in rows],
         "accuracy [95%]": [accuracy_cell(row.accuracy, row.problems) for row in rows],
         "against the best [95%]": [_gain_cell(row, rank) for row, rank in ranked],
@@ -90,10 +107,11 @@ def _results(
         table,
         notes=[
             *([P_VALUES] if "p (Holm)" in filled else []),
+            *(["Numbers of several seeds are means over them."] if len(every) > len(rows) else []),
             _COSTS,
             *_no_compute(rows, names),
             *_shared(runs),
-            *_tree_lines(rows),
+            *_tree_lines(every),
         ],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from tts.search.allocation import MIN_PROBLEMS
 
 from . import work
 from .charts import (
+    MOST_NAMES,
     PERCENT,
     Figure,
     Spec,
@@ -27,6 +28,7 @@ from .charts import (
     doubling_axis,
     intervals,
     line,
+    listed,
     number,
     percent,
     spec,
@@ -156,6 +158,16 @@ def right_share(run: Run) -> str:
     judged = len(run.totals.judged())
     some = judged < len(run.totals.problems)
     return accuracy_cell(run.accuracy, judged) + f" of the {judged:,} with a reference" * some
+
+
+def by_text(lines: Iterable[tuple[str, str]], total: int) -> Iterator[tuple[str, str]]:
+    """Each text once, with whose it is; given are (name, text) of `total` runs."""
+    whose: dict[str, list[str]] = {}
+    for name, text in lines:
+        whose.setdefault(text, []).append(name)
+    for text, names in whose.items():
+        few = len(names) <= MOST_NAMES
+        yield listed(names) if few else f"{len(names)} of {total} runs", text
 
 
 def warnings_of(summary: Summary) -> Iterator[str]:

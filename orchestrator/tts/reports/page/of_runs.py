@@ -22,7 +22,7 @@ from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
 from tts.reports.figures.charts import Cell, listed, number
 from tts.reports.figures.comparison import comparison_figures
-from tts.reports.figures.run import figures_of, right_share, warnings_of
+from tts.reports.figures.run import by_text, figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import SessionBegan
@@ -208,9 +208,15 @@ def report_on(comparison: Comparison) -> Report:
     runs = f"{len(comparison.runs)} runs" if len(comparison.runs) != 1 else "One finished run"
     folders = f"folder{'s' * (len(names) > 1)} {listed(names)}"
     warnings = [
-        f" Warning of {name}: {each.removeprefix('warning: ')}"
-        for name, run in zip(comparison.names, comparison.runs, strict=True)
-        for each in warnings_of(summary_of(run))
+        f" Warning of {whose}: {text.removeprefix('warning: ')}"
+        for whose, text in by_text(
+            (
+                (name, text)
+                for name, run in zip(comparison.names, comparison.runs, strict=True)
+                for text in warnings_of(summary_of(run))
+            ),
+            len(comparison.runs),
+        )
     ]
     compared = [run.folder for run in comparison.runs]
     return Report(
