@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from tts.base.errors import RunError
 from tts.cli import app
+from tts.reports.figures.run import by_text
 from tts.reports.page.of_runs import facts_of, report_of
 from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig
@@ -47,6 +48,11 @@ def test_several_runs_have_one_that_names_them_beside_the_first_folder(runs):
     assert names[:4] == ["results", "accuracy-by-level", "accuracy-by-rule", "settings"]
     assert "accuracy-differences" in names
     assert report.write().read_text().startswith("<!doctype html>")
+
+
+def test_a_warning_of_many_runs_stands_once():
+    lines = [*((f"run {place}", "no answer is right.") for place in range(8)), ("run 8", "weak.")]
+    assert list(by_text(lines, 9)) == [("8 of 9 runs", "no answer is right."), ("run 8", "weak.")]
 
 
 def group_of(runs, *names):

@@ -118,7 +118,8 @@ def accuracy_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | N
         "points",
         [
             "95% intervals of paired shares (Agresti and Min, 2005). p of McNemar's exact test, "
-            "then corrected for how many runs are compared (Holm); significant below 0.05."
+            "then corrected for how many runs are compared (Holm); significant below 0.05. "
+            "Intervals are for one comparison, not corrected."
         ],
         verdict,
     )
