@@ -101,6 +101,8 @@ def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
 def test_reading_what_is_no_run_or_not_finished(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
         read_summary_fields(tmp_path)
+    with pytest.raises(RunError, match=f"Did you mean {tmp_path.name}"):
+        read_config(tmp_path.with_name(f"{tmp_path.name}x"))
     create_run(tmp_path, {"a": 1})
     assert read_config(tmp_path) == {"a": 1}
     with pytest.raises(RunError, match="has not finished; continue it with --resume"):

@@ -95,6 +95,21 @@ def _refuse_twice(ctx: Any, parameters: list[Any]) -> None:
         ctx.fail(f"{name} is given more than once. {_SEVERAL.get(name, 'Give it once.')}")
 
 
+def _reword(error: Any) -> None:
+    """Say in our words what is wrong with a value, where it is said in pydantic's."""
+    from pydantic import ValidationError  # only where something is wrong: they take long
+
+    from tts.build.spec import reason_of
+
+    if not isinstance(error.__cause__, ValidationError):
+        return
+    (detail, *_) = error.__cause__.errors()
+    reason = reason_of(detail).rstrip(".")
+    error.message = f"{detail['input']!r:.100} {reason}." if "must" in reason else f"{reason}."
+    if "," in str(detail["input"]) and (name := max(error.param.opts, key=len)) in _SEVERAL:
+        error.message += f" {_SEVERAL[name]}"
+
+
 class Command(_Plain, TyperCommand):
     """A command whose options are imported when they are looked at, its function when it runs.
 
@@ -142,7 +157,11 @@ class Command(_Plain, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep a copy of the words, since `args` is consumed."""
         ctx.meta[_WORDS] = [str(ctx.info_name), *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            _reword(error)
+            raise
 
 
 def without_secrets(text: str) -> str:

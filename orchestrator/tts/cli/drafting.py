@@ -34,7 +34,7 @@ from tts.build.draft import (
 from tts.build.model_config import known_model, shape_of
 from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
-from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role
+from tts.build.spec import FORMATS, GGUF, HeadKind, RemoteVerifier, Role, reason_of
 from tts.build.spec.section import names_repository
 from tts.build.spec.served import Url, key_in
 from tts.build.tensorrt.gpus import kind_of
@@ -118,7 +118,7 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
     try:
         url = TypeAdapter(Url).validate_python(url)
     except ValidationError as error:
-        raise ConfigError(f"{url!r:.200} {_reason(error)}.") from error
+        raise ConfigError(f"{url!r:.200} {reason_of(error.errors()[0])}.") from error
 
     async def probed() -> Capabilities:
         async with OpenAIServer(url, api_key=key, patience_s=_PATIENCE_S) as server:
@@ -137,10 +137,6 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
                 else "Name the environment variable that holds the key: --api-key-env NAME"
             )
         raise ConfigError(error.message, hint=hint) from error
-
-
-def _reason(error: ValidationError) -> str:
-    return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
 
 
 def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel:

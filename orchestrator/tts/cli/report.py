@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -109,7 +110,13 @@ def report(options: look.Report) -> None:
             )
         )
     if page and open_page:
-        typer.launch(page.resolve().as_uri())
+        _open(page)
+
+
+def _open(page: Path) -> None:
+    """Open a page in the browser, where there is one."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        say("No browser can be opened here: open the page elsewhere.")
 
 
 def _baseline(text: str) -> Baseline:
@@ -129,7 +136,7 @@ def _follow(runs: list[Path], open_page: bool) -> bool:
             say(line)
         last_line = line
         if open_page and isinstance(page, Path):
-            typer.launch(page.resolve().as_uri())
+            _open(page)
             open_page = False
     return open_page
 

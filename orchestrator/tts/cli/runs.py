@@ -341,7 +341,8 @@ def _given_sweep(
     numbers = []
     for each in [] if n is None else n.split(","):
         if not each.strip().removeprefix("-").isdecimal():
-            raise typer.BadParameter(f"{each!r} is not a valid integer.", param_hint="--n")
+            what = f"{each!r} is not a whole number" if each.strip() else "a number is missing"
+            raise typer.BadParameter(f"{what} in {n!r}; several: 1,4,16", param_hint="--n")
         numbers.append(int(each))
     whole = None if n is None else numbers[0] if len(numbers) == 1 else _Values(numbers)
     parameters = given_parameters(whole, assignments, _values)

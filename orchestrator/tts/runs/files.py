@@ -81,9 +81,7 @@ def refuse_link(path: Path) -> None:
 
 
 def _is_link(path: Path) -> OSError:
-    return OSError(
-        errno.ELOOP, f"{path} is a symbolic link, and none is followed within a folder of runs"
-    )
+    return OSError(errno.ELOOP, f"{path} is a symbolic link, and none is followed")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ import msgspec
 import psutil
 
 from tts.base import paths
-from tts.base.errors import RunError
+from tts.base.errors import RunError, did_you_mean
 from tts.base.input_files import Unreadable, parse_json
 from tts.base.user_paths import is_folder, is_there
 from tts.problem import Problem, Turn
@@ -122,7 +122,8 @@ def read_config(folder: Path) -> Json:
     if not is_there(folder):
         raise RunError(
             f"There is no folder {folder}.",
-            hint=f"tts runs list shows those in {paths.runs_dir()}.",
+            hint=did_you_mean(folder.name, (each.name for each in folder.parent.glob("*")))
+            + f"tts runs list shows those in {paths.runs_dir()}.",
         )
     return read_json(folder / CONFIG, f"{folder} holds no run")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tts.base.errors import ConfigError, FunctionError
+from tts.base.errors import ConfigError, FunctionError, did_you_mean
 from tts.base.input_files import Unreadable, is_file, read_bytes
 from tts.build.spec import Deployment, VerifierFunction
 from tts.endpoints.functions import Caller, described, name_of, require_endpoints, users_code
@@ -103,18 +103,27 @@ class Loaded:
 
 
 def names_function(text: str) -> bool:
-    """Whether a text names a function in a file, rather than an entry of the catalog."""
-    return _NAMED.fullmatch(text) is not None
+    """Whether a text names a function in a file, or a file alone, and no entry of the catalog."""
+    return text.endswith(".py") or _NAMED.fullmatch(text) is not None
 
 
 def source_of(text: str) -> FunctionSource:
-    """The source that FILE.py:NAME names; raises ConfigError. The file is not read yet."""
+    """The source that FILE.py:NAME names; raises ConfigError. The file is not read yet.
+
+    A file without a name is executed, to say which names it has.
+    """
     match = _NAMED.fullmatch(text)
-    file = Path(match["file"] if match else "").expanduser()
-    if not match or not is_file(file):
-        what = f"There is no file {file}." if match else f"{text!r:.200} names no Python function."
-        raise ConfigError(what, hint="Give FILE.py:NAME: my_prm.py:score.")
-    return FunctionSource(file=str(file.resolve()), name=match["name"])
+    file = Path(match["file"] if match else text).expanduser()
+    if match and is_file(file):
+        return FunctionSource(file=str(file.resolve()), name=match["name"])
+    what, hint = f"{text!r:.200} names no Python function.", "Give FILE.py:NAME."
+    if file.suffix == ".py" and not is_file(file):
+        what = f"There is no file {file}."
+        hint = did_you_mean(file.name, (each.name for each in file.parent.glob("*.py"))) + hint
+    elif file.suffix == ".py":
+        _, module = _module(file.resolve(), "function")
+        hint = f"Give FILE.py:NAME. Names in it: {', '.join(_offered(module)) or 'none'}."
+    raise ConfigError(what, hint=hint)
 
 
 def sources_of(deployment: Deployment) -> dict[str, FunctionSource]:
@@ -143,15 +152,8 @@ def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:
 
 def _load(role: str, source: FunctionSource) -> Loaded:
     file = Path(source.file)
-    try:
-        code = read_bytes(file, MAX_BYTES)
-    except (FileNotFoundError, Unreadable) as error:
-        why = "it is not there" if isinstance(error, FileNotFoundError) else error
-        raise ConfigError(
-            f"{file} cannot be read: {why}.", hint=f"The {role} of this run is in that file."
-        ) from error
-    digest = hashlib.sha256(code).hexdigest()
-    value: Any = _module(file, code, digest)
+    digest, module = _module(file, role)
+    value: Any = module
     for part in source.name.split("."):
         if not hasattr(value, part):
             names = ", ".join(_offered(value)) or "none"
@@ -179,10 +181,19 @@ def _offered(holder: Any) -> list[str]:
     ]
 
 
-def _module(file: Path, code: bytes, digest: str) -> ModuleType:
+def _module(file: Path, role: str) -> tuple[str, ModuleType]:
+    """The hash of a file's code, and the module that it makes."""
+    try:
+        code = read_bytes(file, MAX_BYTES)
+    except (FileNotFoundError, Unreadable) as error:
+        why = "it is not there" if isinstance(error, FileNotFoundError) else error
+        raise ConfigError(
+            f"{file} cannot be read: {why}.", hint=f"The {role} of this run is in that file."
+        ) from error
+    digest = hashlib.sha256(code).hexdigest()
     loaded_digest, module = loaded.get(file, ("", None))
     if module is not None and loaded_digest == digest:
-        return module
+        return digest, module
     other = sys.modules.get(file.stem)
     if (other is not None and other is not module) or file.stem in sys.stdlib_module_names:
         raise ConfigError(
@@ -201,4 +212,4 @@ def _module(file: Path, code: bytes, digest: str) -> ModuleType:
         loaded.pop(file, None)
         raise
     loaded[file] = digest, module
-    return module
+    return digest, module

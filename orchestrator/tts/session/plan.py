@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tts.base.errors import CheckpointError, ConfigError, RunError
+from tts.base.errors import CheckpointError, ConfigError, DatasetError, RunError
 from tts.base.input_files import is_file
 from tts.build.inputs import EngineInputs
 from tts.build.resolve import resolve_models
@@ -40,6 +40,8 @@ from .functions import AnswerFunction, EqualFunction, Loaded
 from .result import Step
 from .strategy import ChosenStrategy
 
+_SHOWN = 20
+"""Most problems that a message names."""
 _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
@@ -226,15 +228,30 @@ def findable(name_or_file: str | Path) -> str:
 def check_lengths(
     models: Models, problems: tuple[Problem, ...], search: SearchConfig | None = None
 ) -> None:
-    """Raise DatasetError for the first problem that does not fit the engines.
+    """Raise DatasetError that names all problems which do not fit the engines.
 
     Raises CheckpointError where the search's budget has no room for what closes the thinking.
     """
     if search and search.thinking_budget is not None and models.thinking:
         closing = len(models.thinking.closing_ids)
         require_budget("thinking_budget", search.thinking_budget, closing)
+    overlong: dict[str, DatasetError] = {}
     for problem in problems:
-        Context.of(models, problem)
+        try:
+            Context.of(models, problem)
+        except DatasetError as error:
+            overlong[problem.id] = error
+    if not overlong:
+        return
+    first = next(iter(overlong.values()))
+    if len(problems) > 1:
+        names = ", ".join(list(overlong)[:_SHOWN]) + ", ..." * (len(overlong) > _SHOWN)
+        first.message = (
+            f"{len(overlong):,} of {len(problems):,} problems are too long: {names}. The first: "
+            f"{first.message}"
+        )
+        first.hint = f"{first.hint} docs/reference/datasets.md says how."
+    raise first
 
 
 def refuse_functions(config: RunConfig, folder: Path) -> None:

@@ -148,6 +148,7 @@ from tts.strategies.strategy import Strategy
 
 SHORT = Strategy("my short one", "", type("Short", (SampleSearchConfig,), {}), "majority")
 function = lambda problem, seed: None
+THREE = 3
 """
 
 
@@ -155,8 +156,8 @@ def test_a_comparison_has_strategies_of_python_files_and_goes_on_if_they_are_nam
     engines, tmp_path
 ):
     (tmp_path / "own.py").write_text(OWN)
-    texts = [f"{tmp_path}/own.py:{name}" for name in ("SHORT", "function")]
-    short, function = map(source_of, texts)
+    texts = [f"{tmp_path}/own.py:{name}" for name in ("SHORT", "function", "THREE")]
+    short, *others = map(source_of, texts)
     group = run_all(
         replace(ALL, sources={"strategy": short}),
         tmp_path / "group",
@@ -172,13 +173,14 @@ def test_a_comparison_has_strategies_of_python_files_and_goes_on_if_they_are_nam
         resume_group(group, None, Observer())
     assert f"--strategy {texts[0]}" in caught.value.hint
     assert resume_group(group, None, Observer(), sources={"strategy": short}) == group
-    with pytest.raises(ConfigError, match=r"function of .*own\.py is a function, whose n is not"):
-        run_all(
-            replace(ALL, sources={"strategy": short, "strategy-2": function}),
-            tmp_path / "two",
-            Observer(),
-            names=texts,
-        )
+    for other, what in zip(others, ("is a function, whose n is not", "is 3, and no"), strict=True):
+        with pytest.raises(ConfigError, match=rf"{other.name} of .*own\.py {what}"):
+            run_all(
+                replace(ALL, sources={"strategy": short, "strategy-2": other}),
+                tmp_path / "two",
+                Observer(),
+                names=[texts[0], f"{other.file}:{other.name}"],
+            )
 
 
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, ran):
@@ -280,4 +282,4 @@ def test_problems_that_the_demo_pair_does_not_know_are_a_warning_beforehand(tmp_
     rows = (json.dumps({"problem": each, "answer": "1"}) for each in questions)
     file.write_text("\n".join(rows))
     single_run.prepare(RunConfig(deployment_source="demo", dataset=str(file)), observer)
-    assert observer.lines[-1].startswith("2 of 3 problems: The demo pair only knows chains")
+    assert observer.lines[-1].startswith("2 of 3 problems are not of the demo's kind. The demo ")

@@ -32,7 +32,7 @@ def test_the_page_grows_with_the_run_and_is_whole_when_that_has_ended(tmp_path, 
             run.__exit__(None, None, None)
 
     monkeypatch.setattr(of_runs.time, "sleep", goes_on)
-    monkeypatch.setattr("typer.launch", opened.append)
+    monkeypatch.setattr("webbrowser.open", opened.append)  # which returns nothing: it has failed
     done = CliRunner().invoke(app, ["report", str(folder), "--follow", "--open", "--json"])
     assert done.exit_code == 0, done.output
     assert leads == ["0 of 3", "1 of 3", "3 of 3"]
@@ -40,6 +40,7 @@ def test_the_page_grows_with_the_run_and_is_whole_when_that_has_ended(tmp_path, 
     assert opened == [(folder / "report.html").as_uri()], "once, when there is one"
     assert json.loads(done.stdout)["page"] == str(folder / "report.html")
     assert done.stderr.count("page: ") == 2, "told once while it goes on, and at the end"
+    assert done.stderr.count("No browser can be opened here") == 1
 
 
 def test_a_report_that_is_there_stays_until_there_is_a_newer_one(tmp_path):

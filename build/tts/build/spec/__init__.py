@@ -41,6 +41,7 @@ from .load import (
     deployment_file,
     explain,
     load_deployment,
+    reason_of,
 )
 from .section import ROLES, Role, RoleSpec
 from .served import (
@@ -114,4 +115,5 @@ __all__ = [
     "deployment_file",
     "explain",
     "load_deployment",
+    "reason_of",
 ]

@@ -163,7 +163,10 @@ def explain(
 _REASONS = {
     "literal_error": "allowed: {expected}",
     "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
     "float_type": "must be a number",
+    "float_parsing": "must be a number",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
@@ -181,6 +184,12 @@ _REASONS = {
 }
 
 
+def reason_of(detail: Any) -> str:
+    """What is allowed in place of a value, by one of the `errors` of a ValidationError."""
+    template = _REASONS.get(detail["type"])
+    return template.format(**detail.get("ctx", {})) if template else str(detail["msg"])
+
+
 def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object) -> str:
     where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
@@ -189,8 +198,7 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
         fields = dict.fromkeys(name for each in there for name in each.model_fields)
         allowed = ", ".join(fields) or "nothing"
         return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
-    template = _REASONS.get(kind)
-    reason = template.format(**detail.get("ctx", {})) if template else str(detail["msg"])
+    reason = reason_of(detail)
     if kind == "string_type" and isinstance(value, bool):
         reason += "; put it in quotes"
     if kind == "literal_error":

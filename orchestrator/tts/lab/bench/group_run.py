@@ -14,7 +14,7 @@ import msgspec
 from tts.base.choices import ServerKind
 from tts.base.errors import ConfigError
 from tts.build.spec import Deployment
-from tts.endpoints.functions import name_of
+from tts.endpoints.functions import described, name_of
 from tts.runs.compare import read_rows
 from tts.runs.config import FunctionSource, Limits, RunConfig, check_same
 from tts.runs.folder import locked, refuse_begun
@@ -171,11 +171,14 @@ def own_strategies(loaded: Mapping[str, Loaded]) -> dict[str, Loaded]:
         if isinstance(value, type) and issubclass(value, SearchConfig):
             value = Strategy(name_of(value), "", value, "weighted")
         if not isinstance(value, Strategy):
+            what = f"{each.source.name} of {each.source.file} is "
+            hint = "Give a Strategy or a SearchConfig"
+            if not callable(value):
+                raise ConfigError(f"{what}{described(value)}, and no strategy.", hint=f"{hint}.")
             raise ConfigError(
-                f"{each.source.name} of {each.source.file} is a function, whose n is not known: it "
-                "cannot be compared with others in one command.",
-                hint="Give a Strategy or a SearchConfig, or run it by itself; then: tts report RUN "
-                "RUN.",
+                f"{what}a function, whose n is not known: it cannot be compared with others in one "
+                "command.",
+                hint=f"{hint}, or run it by itself; then: tts report RUN RUN.",
             )
         if value.name in own:
             raise ConfigError(f"Two of the strategies that are compared are named {value.name}.")

@@ -331,8 +331,8 @@ def prepare(
     if any(tests_of(problem.extra) for problem in problems):
         CodeGrader(spec.execution).require()
     if doubts := [doubt for each in problems if (doubt := doubt_of_question(spec, each.question))]:
-        several = f"{len(doubts):,} of {len(problems):,} problems: " if len(problems) > 1 else ""
-        observer.say(f"{several}{doubts[0]}")
+        share = f"{len(doubts):,} of {len(problems):,} problems are not of the demo's kind. "
+        observer.say((share if len(problems) > 1 else "") + doubts[0])
     plan = Plan(config, spec, tuple(problems), strategy, loaded=loaded)
     check_lengths(models, plan.problems, strategy.config)
     return plan
