@@ -121,7 +121,7 @@ def _judge(
     base: Path,
     ask: Callable[[str], NamedServer],
 ) -> _Named:
-    if names_function(text) or text.endswith(".py"):
+    if names_function(text):
         return _Named(text, function_model(text, base))
     if text == writes.text and text != DEMO and tokenizer is None:
         return writes
