@@ -68,6 +68,8 @@ def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(monkeypatch
         ("solve What is 1+1?", 2, "QUESTION"),
         ("solve", 2, "QUESTION"),
         ("solve \t", 2, "The question is empty"),
+        ("solve demo ", 2, "The question is empty"),
+        ("solve demmo", 2, "Did you mean demo?"),
         ("bench --repair", 2, "--repair"),
         ("bench demo --repair", 2, "--repair"),
         ("bench", 2, "DEPLOYMENT"),

@@ -218,7 +218,7 @@ def test_runs(kept, tmp_path):
         (("report", ".", "."), "UsageError", 2),
         (("report", "/nowhere"), "RunError", 1),
         (("bench", "demo", "--strategy", "beem-search"), "ConfigError", 2),
-        (("solve", ""), "UsageError", 2),
+        (("solve", ""), "ConfigError", 2),
         (("runs", "list", "/nowhere"), "RunError", 1),
     ],
 )

@@ -245,6 +245,24 @@ def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts
     assert tts.leftovers() == []
 
 
+def test_a_resumed_solve_ends_with_the_answer_its_chain_and_a_warning(tts, tmp_path):
+    """The demo pair has this one wrong, and its verifier notices."""
+    question = "Start with 40. Subtract 38. Add 16. What is the result?"
+    options = "--n", 4, "--server", "embedded", "--out", tmp_path / "run"
+    whole, err = tts.done("solve", "demo", question, *options)
+    assert f"tts report --open {tmp_path / 'run'}" in err
+    *_, chain, _rules, doubt, last = whole.splitlines()
+    assert doubt.startswith("The verifier's score is only 0.0")
+    answer = last.removeprefix("answer: ")
+    assert f"boxed{{{answer}}}" in chain
+    log = tmp_path / "run" / "events.jsonl"
+    (tmp_path / "run" / "summary.json").unlink()
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[: len(lines) // 2]))
+    for _ in ("cut", "finished"):
+        assert tts.done("bench", "--resume", tmp_path / "run")[0] == whole
+
+
 def test_ctrl_c_ends_the_engines_and_keeps_what_was_solved(tts, tmp_path):
     folder = tmp_path / "run"
     process = tts.start("bench", "demo", "--server", "embedded", "--out", folder)

@@ -1,6 +1,7 @@
 """The live tree: equal siblings on one line, and what grows now on a screen that is too low."""
 
 import io
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 
 from tts.build.tokenizer import Tokenizer
 from tts.problem import Problem
-from tts.reports.live_tree import LiveTree, folded, newest
+from tts.reports.live_tree import LiveTree, folded, newest, print_answer
 from tts.search import Fate, Stop, Thought, Tree
 from tts.session import RunProgress, Session, Step
 
@@ -118,7 +119,9 @@ def test_the_tree_is_erased_at_the_end_and_the_screen_cleared_when_it_changes_it
     assert out.file.getvalue().endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # and the cursor is back
 
 
-def test_of_an_answer_the_best_chain_is_printed(tiny_deployment, tokenizer_folder, capsys):
+def test_the_best_chain_with_the_answer_and_a_doubt_are_printed(
+    tiny_deployment, tokenizer_folder, capsys
+):
     tokenizer = Tokenizer(tokenizer_folder)
     words = [tokenizer.encode(word) for word in ("1", "22", r"\boxed{4}")]
     given = {
@@ -127,11 +130,16 @@ def test_of_an_answer_the_best_chain_is_printed(tiny_deployment, tokenizer_folde
     }
     with Session.open(tiny_deployment, **given) as session:
         result = session.solve("Compute 2 + 2.", n=4, seed=1)
-    assert len(result.completions) == 4
-    LiveTree("Compute 2 + 2.", Console(file=io.StringIO())).print_answer(result)
-    *chain, rules, last = capsys.readouterr().out.splitlines()
-    steps = [" ".join(text.split()) for text in result.completions[0].steps if text]
+    first, *others = result.completions
+    assert len(others) == 3
+    outvoted = replace(first, answer="5", steps=("2 + 2 = 5",), step_scores=(0.99,))
+    result = replace(result, completions=(outvoted, *others))
+    print_answer(result, "It may be wrong.")
+    *chain, rules, doubt, last = capsys.readouterr().out.splitlines()
+    steps = [" ".join(text.split()) for text in result.chosen.steps if text]
+    assert result.chosen in others
     assert [line.split(" ", 1)[1] for line in chain] == steps
     assert rules.startswith("by rule: ")
     assert rules.endswith(f"; {result.vote} counts")
+    assert doubt == "It may be wrong."
     assert last == f"answer: {result.answer}"

@@ -384,12 +384,20 @@ def demo():
         (0.4, 0.3, True),
         (0.4, 0.6, False),
         (0.99, 0.2, True),
-        (0.01, None, False),
+        (0.01, None, True),
+        (0.5, None, False),
         (None, 0.1, False),
     ],
 )
-def test_an_answer_is_doubted_by_its_probability_and_not_by_its_score(score, probability, doubtful):
-    assert bool(doubt_of_answer(score, probability)) == doubtful
+def test_an_answer_is_doubted_by_its_probability_or_else_by_its_score(
+    demo, score, probability, doubtful
+):
+    assert bool(doubt_of_answer(demo, score, probability)) == doubtful
+
+
+def test_a_likelihood_is_no_probability(demo):
+    judge = demo.verifier.model_copy(update={"format": "likelihood"})
+    assert doubt_of_answer(demo.model_copy(update={"verifier": judge}), 0.01, None) is None
 
 
 def test_a_probability_is_known_only_of_a_measured_verifier(demo):

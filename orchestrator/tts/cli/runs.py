@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from tts.base.errors import did_you_mean
 from tts.base.input_files import Unreadable, is_file, require_path
 from tts.base.user_paths import is_folder
 from tts.base.yaml_text import parse_yaml
@@ -18,9 +19,15 @@ from tts.datasets.options import Shard
 from tts.datasets.rows import parse_columns
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.sharded_run import run_on_ray
-from tts.lab.bench.single_run import default_deployment, resume_bench, run_bench, run_solve
+from tts.lab.bench.single_run import (
+    default_deployment,
+    resume_bench,
+    run_bench,
+    run_solve,
+    solved_in,
+)
 from tts.reports.console import say
-from tts.reports.live_tree import LiveTree
+from tts.reports.live_tree import LiveTree, print_answer
 from tts.reports.progress import Bars
 from tts.runs.compare import Comparison, compare
 from tts.runs.config import FunctionSource, Limits, RunConfig
@@ -28,7 +35,7 @@ from tts.runs.folder import PROBLEMS
 from tts.runs.groups import is_group
 from tts.runs.records import CompletionRecord
 from tts.runs.rows import Row
-from tts.search import Limit
+from tts.search import Limit, significant
 from tts.session.functions import names_function, source_of, sources_of
 from tts.session.result import Result, Usage
 from tts.strategies.names import TEXT_PARAMETERS
@@ -72,10 +79,20 @@ class SolveDocument:
             vote=result.vote,
             answers=result.answers,
             limit=result.limit,
-            completions=result.completions,
+            completions=tuple(map(_rounded, result.completions)),
             usage=result.usage,
             tree_digest=result.tree_digest,
         )
+
+
+def _rounded(completion: CompletionRecord) -> CompletionRecord:
+    """The completion with scores free of float noise: 0.9924, not 0.9924000000000001."""
+    score, steps = completion.score, completion.step_scores
+    return replace(
+        completion,
+        score=None if score is None else significant(score),
+        step_scores=tuple(None if each is None else significant(each) for each in steps),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +185,12 @@ def bench(options: Bench) -> None:
     comparison = compare([folder])
     if options.as_json:
         _print_document(comparison, folder)
+    elif (
+        options.resume
+        and not is_group(folder)
+        and (solved := solved_in(folder, options.deployment))
+    ):
+        print_answer(*solved)
     else:
         # figures load altair, which takes longer to import than a search takes to its first step
         from tts.reports.terminal import print_report
@@ -180,6 +203,12 @@ def solve(options: Solve) -> None:
     """Run `tts solve`."""
     *names, question = options.words
     is_file = _is_file_of_problems(question)
+    alone = not (names or is_file or options.deployment)
+    if alone and (meant := did_you_mean(question, bundled_deployments())):
+        raise typer.BadParameter(
+            f"{question} is hardly a question. {meant}The question comes after the deployment.",
+            param_hint="QUESTION",
+        )
     if len(names) + (options.deployment is not None) > 1:
         raise typer.BadParameter(
             "give one deployment and one question, in quotes", param_hint="QUESTION"
@@ -211,14 +240,16 @@ def solve(options: Solve) -> None:
         say(f"the answers as tables: {folder}/answers.csv, answers.jsonl")
         return
     with LiveTree(question) as tree:
-        result, folder = run_solve(
+        result, doubt, folder = run_solve(
             question, config, options.out, tree, tree.step, endpoints=servers
         )
-    say(f"run folder: {folder}")
+    say(f"its search tree and figures, as a page: tts report --open {folder}")
     if options.as_json:
+        if doubt:
+            say(doubt)
         print_json(SolveDocument.of(result, folder))
     else:
-        tree.print_answer(result)
+        print_answer(result, doubt)
 
 
 def _of_new_runs(context: typer.Context, strategies: list[str]) -> set[str]:
@@ -241,6 +272,8 @@ def _is_file_of_problems(text: str) -> bool:
     Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
     is not there.
     """
+    if not text.strip():
+        return False  # a path of no words is the current folder
     try:
         require_path(text)
     except Unreadable:  # a question may be long, or begin with ~

@@ -119,7 +119,7 @@ _LIMITED: dict[Limit, tuple[str, str]] = {
 
 
 class LiveTree(ProgressLines, Observer):
-    """The tree of one problem while it grows, then its answer; see tts.lab.observer.
+    """The tree of one problem while it grows; see tts.lab.observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.
     """
@@ -130,7 +130,6 @@ class LiveTree(ProgressLines, Observer):
         self._tree: Tree | None = None
         self._live: Live | None = None
         super().__init__(console)
-        self._out, _ = consoles()
         self._size = self._console.size
 
     def began(self, run: RunProgress, title: str) -> None:
@@ -159,25 +158,6 @@ class LiveTree(ProgressLines, Observer):
         """A step was written or scored."""
         self._tree = step.tree
 
-    def print_answer(self, result: Result) -> None:
-        """Print the best chain, what each rule chooses, and last the answer alone."""
-        for best in result.completions[:1]:  # there may be none by a deadline
-            for score, text in zip(best.step_scores, best.steps, strict=True):
-                if text:
-                    self._out.print(_line(score, text, "green"))
-        rules = [
-            f"{rule}: {answer}" for rule, answer in result.answers.items() if answer is not None
-        ]
-        if len(rules) > 1:
-            line = f"by rule: {', '.join(rules)}; {result.vote} counts"
-            self._out.print(line, style="dim", markup=False)
-        if result.limit:
-            what, then = _LIMITED[result.limit]
-            if result.answer is None:
-                then = "there is no answer yet. Give it more, or a smaller --n."
-            self._out.print(f"{what}: {then}", style="yellow", markup=False)
-        self._out.print(f"answer: {result.answer or 'none'}", style="bold", markup=False)
-
     def _draw(self) -> RenderableType:
         tree = self._tree
         if tree is None:
@@ -195,6 +175,27 @@ class LiveTree(ProgressLines, Observer):
         hidden = len(alive) - sum(len(branch.nodes) for branch in places if branch)
         note = f"{len(nodes)} steps, {pruned} pruned" + f", {hidden} not drawn" * bool(hidden)
         return Group(trunk, _one_line(Text(note, style="dim")))
+
+
+def print_answer(result: Result, doubt: str | None = None) -> None:
+    """Print the answer's best chain, what each rule chooses, doubts, and last the answer alone."""
+    out, _ = consoles()
+    if best := result.chosen:  # there may be none by a deadline
+        for score, text in zip(best.step_scores, best.steps, strict=True):
+            if text:
+                out.print(_line(score, text, "green"))
+    rules = [f"{rule}: {answer}" for rule, answer in result.answers.items() if answer is not None]
+    if len(rules) > 1:
+        line = f"by rule: {', '.join(rules)}; {result.vote} counts"
+        out.print(line, style="dim", markup=False)
+    if result.limit:
+        what, then = _LIMITED[result.limit]
+        if result.answer is None:
+            then = "there is no answer yet. Give it more, or a smaller --n."
+        out.print(f"{what}: {then}", style="yellow", markup=False)
+    if doubt:
+        out.print(doubt, style="yellow", markup=False)
+    out.print(f"answer: {result.answer or 'none'}", style="bold", markup=False)
 
 
 def _line(score: float | None, text: str, style: str, count: int = 1) -> Text:

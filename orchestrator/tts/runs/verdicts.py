@@ -121,6 +121,12 @@ FEWEST: Final = 20
 """Scores, at least, of which it warns."""
 
 
+_UNWEIGHTED: Final = (
+    "A completion's score is that of its last step, unless agg_strategy takes others, so votes are "
+    "unweighted. Let the verifier tell last steps apart, or take --set agg_strategy=mean."
+)
+
+
 def verdict_of(area: Estimate | None) -> Verdict:
     """What an area under the ROC curve says; `unclear` without one."""
     low, high = area.interval if area else (0.0, 1.0)
@@ -129,7 +135,7 @@ def verdict_of(area: Estimate | None) -> Verdict:
 
 def judge(these: Observations, what: str) -> list[Finding]:
     """The verdict on scores of right and wrong ones, and whether they are saturated."""
-    return [*verdict_on(these, what), *scale_of(these)] if len(these) else []
+    return [*verdict_on(these, what), *scale_of(these, what)] if len(these) else []
 
 
 def in_percent(estimate: Estimate) -> str:
@@ -142,7 +148,10 @@ def alarms(these: Observations, what: str) -> list[str]:
     """What to warn of in a report: scores that are inverted, worthless, constant or saturated."""
     if len(these) < FEWEST:
         return []
-    return [finding.text for finding in judge(these, what) if finding.name in ALARMING]
+    texts = {each.name: each.text for each in judge(these, what) if each.name in ALARMING}
+    if "constant" in texts:  # says nothing of the steps before, which a search may follow
+        return [texts["constant"]]
+    return list(texts.values())
 
 
 def verdict_on(these: Observations, what: str) -> list[Finding]:
@@ -167,19 +176,22 @@ def verdict_on(these: Observations, what: str) -> list[Finding]:
     return [Finding(verdict.name, text, "roc")]
 
 
-def scale_of(these: Observations) -> Iterator[Finding]:
-    """Whether scores are constant, saturated or coarse."""
+def scale_of(these: Observations, what: str) -> Iterator[Finding]:
+    """Whether the scores of steps, chains or completions are constant, saturated or coarse."""
     common = commonest(these)
     if common is None or len(these) < 2:
         return
     score, share, distinct = common
     if distinct == 1:
-        yield Finding("constant", f"Constant: all {len(these):,} scores are {score:g}.", "scores")
+        text = f"Constant: all {len(these):,} scores of {what}s are {score:g}."
+        if what == "completion":
+            text += f" {_UNWEIGHTED}"
+        yield Finding("constant", text, "scores")
     elif share.interval[0] > 0.5:
         yield Finding(
             "saturated",
-            f"Saturated: {in_percent(share)} of all scores are {score:g}, of {distinct:,} "
-            "different ones. Nothing tells those apart that share it.",
+            f"Saturated: {in_percent(share)} of all scores of {what}s are {score:g}, of "
+            f"{distinct:,} different ones. Nothing tells those apart that share it.",
             "scores",
         )
     elif distinct <= COARSE < len(these) // 10:

@@ -232,8 +232,8 @@ class AsyncSession:
         """
         async with self.work() as engines:
             run = begin(run, engines.remotes.engine_records(), progress)
-            if outbox:
-                for result in logged_results(run):
+            if outbox and run.has_begun:
+                for result in logged_results(run.folder, run.plan.problems, run.plan.strategy.vote):
                     await outbox.room()
                     outbox.put(result)
             if not run.remaining:

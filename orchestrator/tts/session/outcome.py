@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 
 from tts.base import paths
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, VerifierRole
 from tts.datasets.demo import why_outside
 from tts.grading import Equality, Verdict, canonical
 from tts.grading.votes import Judgement, judge
@@ -150,13 +150,20 @@ def doubt_of_question(deployment: Deployment, question: str) -> str | None:
     return None
 
 
-def doubt_of_answer(score: float | None, probability: float | None) -> str | None:
+def doubt_of_answer(
+    deployment: Deployment, score: float | None, probability: float | None
+) -> str | None:
     """A warning of an answer that is probably wrong; None if there is nothing to warn of.
 
-    Without a calibration nobody knows what probability a score stands for.
+    Without a calibration a score counts as the probability, except a likelihood, which is none.
     """
-    if score is None or probability is None or probability >= DOUBTFUL:
+    if score is None or (score if probability is None else probability) >= DOUBTFUL:
         return None
+    if probability is None:
+        judge = deployment.verifier
+        if isinstance(judge, VerifierRole) and judge.facts.output == "likelihood":
+            return None
+        return f"The verifier's score is only {score:.4f}. The answer may well be wrong."
     return (
         f"The verifier's score of {score:.4f} stands for a probability of being right of only "
         f"{probability:.0%} (verifier.calibration). The answer may well be wrong."
@@ -173,5 +180,8 @@ def doubts(
     deployment: Deployment, question: str, score: float | None, probability: float | None
 ) -> list[str]:
     """All warnings of an answer."""
-    warnings = (doubt_of_question(deployment, question), doubt_of_answer(score, probability))
+    warnings = (
+        doubt_of_question(deployment, question),
+        doubt_of_answer(deployment, score, probability),
+    )
     return [warning for warning in warnings if warning]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -42,6 +42,7 @@ from tts.runs.run import Run, problem_record
 from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 from tts.runs.tables import write_answers
+from tts.strategies.strategy import Vote
 
 from .plan import Plan
 from .result import Result, RunProgress, Usage
@@ -181,13 +182,10 @@ def _summarise(run: OpenRun) -> None:
     write_summary(finished.folder, summarise(finished.config, finished.totals).to_json())
 
 
-def logged_results(run: OpenRun) -> Iterator[Result]:
-    """The results of solved problems, in the order in which they were solved, without trees."""
-    if not run.has_begun:
-        return
-    problems = {problem.id: problem for problem in run.plan.problems}
-    vote = run.plan.strategy.vote
-    for problem in solved_problems(read_events(run.folder)):
+def logged_results(folder: Path, asked: Iterable[Problem], vote: Vote) -> Iterator[Result]:
+    """The results of a run's solved problems, in the order of their ends, without trees."""
+    problems = {problem.id: problem for problem in asked}
+    for problem in solved_problems(read_events(folder)):
         record, tokens = problem_record(problem, vote), problem.tokens_by_node()
         nodes = {node for path in problem.completed_paths() for node in path}
         completion_tokens = sum(tokens.get(node, 0) for node in nodes)

@@ -36,10 +36,11 @@ from tts.session.plan import (
     reaches_for,
     refuse_functions,
 )
-from tts.session.run import unused_folder
+from tts.session.run import logged_results, unused_folder
 from tts.session.solver import Outbox
 from tts.session.strategy import ChosenStrategy, StrategyLike, choose
 from tts.strategies.catalog import find_strategy
+from tts.strategies.strategy import Vote
 
 from ..campaign import Campaign, carry_out
 from ..observer import Observer
@@ -47,6 +48,8 @@ from .fitting import fit
 
 TITLE = "problems"
 """The title of a run that is the only one."""
+SOLVED = "solve"
+"""The id of the only problem of `run_solve`."""
 
 
 def run_bench(
@@ -166,12 +169,12 @@ def run_solve(
     on_step: Callable[[Step], None],
     *,
     endpoints: tuple[str, ...] = (),
-) -> tuple[Result, Path]:
-    """Solve one problem, which is a run of its own: its result and the run's folder."""
+) -> tuple[Result, str | None, Path]:
+    """Solve one problem, a run of its own: its result, a doubt of its answer, the run's folder."""
     if not question.strip():
         raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     config = msgspec.structs.replace(config, dataset=PROBLEMS)
-    plan = prepare(config, observer, endpoints, problems=[Problem("solve", question)])
+    plan = prepare(config, observer, endpoints, problems=[Problem(SOLVED, question)])
     folder = folder_of(plan, plan.strategy.name, out)
     refuse_begun(folder)
     outbox = Outbox()
@@ -189,10 +192,26 @@ def run_solve(
     )
     result = outbox.pop()
     assert result is not None  # the outbox is still open
+    return result, _doubt_of(result, plan.deployment), folder
+
+
+def solved_in(folder: Path, deployment: str | None) -> tuple[Result, str | None] | None:
+    """The result of a finished run of `run_solve`, and a doubt of its answer; None of other runs.
+
+    `deployment` was named in place of the run's own. Raises RunError.
+    """
+    config = read_run_config(folder)
+    if not config.keeps_problems or config.problem_ids != [SOLVED]:
+        return None
+    (result,) = logged_results(folder, read_problems(folder), cast("Vote", config.vote))
+    if deployment:
+        config = msgspec.structs.replace(config, deployment_source=deployment)
+    return result, _doubt_of(result, deployment_of(config))
+
+
+def _doubt_of(result: Result, deployment: Deployment) -> str | None:
     best = result.chosen
-    if best and (doubt := doubt_of_answer(best.judged, best.probability)):
-        observer.say(doubt)
-    return result, folder
+    return doubt_of_answer(deployment, best.judged, best.probability) if best else None
 
 
 def default_deployment() -> str:

@@ -39,7 +39,7 @@ def findings_of(measurement: Measurement) -> list[Finding]:
         verdict = verdict_on(main.these, "answer" if main is measurement.final else "step")
     return [
         *verdict,
-        *scale_of(measurement.every),
+        *scale_of(measurement.every, "step"),
         *_aggregation(measurement),
         *_picks(measurement),
         *_problems(measurement),
