@@ -13,7 +13,7 @@ from tests.lab.scoring.worlds import VERIFIERS, good, scored_chains
 from tts.lab.scoring.chains import Chain, ScoredChain
 from tts.lab.scoring.findings import findings_of
 from tts.lab.scoring.measurement import compare_aggregations, measure
-from tts.runs.verdicts import VERDICTS, judge, verdict_of
+from tts.runs.verdicts import VERDICTS, alarms, judge, verdict_of
 from tts.search.thought import aggregate
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces_dev.jsonl"
@@ -210,4 +210,5 @@ def test_scores_of_a_run_are_judged_alike():
     assert constant.text.startswith(
         "Constant: all 1,200 scores of completions are 0.5. A completion"
     )
+    assert alarms(worthless, "completion") == [constant.text], "steps may still be told apart"
     assert judge(worthless.where(worthless.scores > 1), "completion") == []
