@@ -188,9 +188,9 @@ def bench(options: Bench) -> None:
     elif (
         options.resume
         and not is_group(folder)
-        and (solved := solved_in(folder, options.deployment))
+        and (outcome := solved_in(folder, options.deployment))
     ):
-        print_answer(*solved)
+        print_answer(*outcome)
     else:
         # figures load altair, which takes longer to import than a search takes to its first step
         from tts.reports.terminal import print_report
@@ -204,9 +204,9 @@ def solve(options: Solve) -> None:
     *names, question = options.words
     is_file = _is_file_of_problems(question)
     alone = not (names or is_file or options.deployment)
-    if alone and (meant := did_you_mean(question, bundled_deployments())):
+    if alone and (suggestion := did_you_mean(question, bundled_deployments())):
         raise typer.BadParameter(
-            f"{question} is hardly a question. {meant}The question comes after the deployment.",
+            f"{question} is hardly a question. {suggestion}The question comes after the deployment.",
             param_hint="QUESTION",
         )
     if len(names) + (options.deployment is not None) > 1:

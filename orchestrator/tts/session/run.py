@@ -182,15 +182,15 @@ def _summarise(run: OpenRun) -> None:
     write_summary(finished.folder, summarise(finished.config, finished.totals).to_json())
 
 
-def logged_results(folder: Path, asked: Iterable[Problem], vote: Vote) -> Iterator[Result]:
+def logged_results(folder: Path, problems: Iterable[Problem], vote: Vote) -> Iterator[Result]:
     """The results of a run's solved problems, in the order of their ends, without trees."""
-    problems = {problem.id: problem for problem in asked}
+    problem_of = {problem.id: problem for problem in problems}
     for problem in solved_problems(read_events(folder)):
         record, tokens = problem_record(problem, vote), problem.tokens_by_node()
         nodes = {node for path in problem.completed_paths() for node in path}
         completion_tokens = sum(tokens.get(node, 0) for node in nodes)
         yield Result(
-            problems[record.id],
+            problem_of[record.id],
             record.answer,
             record.correct,
             vote,
