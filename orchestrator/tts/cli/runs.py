@@ -206,7 +206,8 @@ def solve(options: Solve) -> None:
     alone = not (names or is_file or options.deployment)
     if alone and (suggestion := did_you_mean(question, bundled_deployments())):
         raise typer.BadParameter(
-            f"{question} is hardly a question. {suggestion}The question comes after the deployment.",
+            f"{question} is hardly a question. {suggestion}"
+            "The question comes after the deployment.",
             param_hint="QUESTION",
         )
     if len(names) + (options.deployment is not None) > 1:

@@ -119,8 +119,6 @@ ALARMING: Final = frozenset({"inverted", "worthless", "constant", "saturated"})
 """Findings of which a run's report warns."""
 FEWEST: Final = 20
 """Scores, at least, of which it warns."""
-
-
 _UNWEIGHTED: Final = (
     "A completion's score is that of its last step, unless agg_strategy takes others, so votes are "
     "unweighted. Let the verifier tell last steps apart, or take --set agg_strategy=mean."
