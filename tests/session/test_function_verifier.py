@@ -41,7 +41,9 @@ def deployment(file, tiny_deployment):
 
 
 def test_the_path_starts_at_the_file_and_nothing_is_executed(file, tmp_path, monkeypatch):
-    (tmp_path / "prm_of_a_file.py").write_text("raise RuntimeError('executed')")
+    (tmp_path / "prm_of_a_file.py").write_text(
+        "raise RuntimeError('executed')\ndef score(question, steps): ..."
+    )
     monkeypatch.chdir("/")
     spec = load_deployment(file)
     assert spec.verifier == VerifierFunction(function=f"{tmp_path}/prm_of_a_file.py:score")

@@ -22,7 +22,6 @@ from tts.strategies.names import STRATEGY_NAMES
         ("beam-search", {"finish": "never"}, "finish"),
         ("beam-search", {"width": 4}, "no parameter 'width'"),
         ("greedy", {"n": 4}, "fixed at 1"),
-        ("greedy", {"temperature": 0.8}, "fixed at 0.0"),
         ("beam-search", {"max_tokens": 4097}, "max_tokens is 4097"),
     ],
 )

@@ -41,7 +41,7 @@ def test_what_is_given_goes_to_every_strategy_that_can_take_it(tiny_deployment):
         ({"beams": 3}, "No strategy has a parameter 'beams'; there are "),
         ({"n": 10}, "are not valid:\n  n is 10, which is not a multiple"),
         ({"scored": False}, "No strategy has a parameter 'scored'"),
-        ({"temperature": -1}, "strategy majority-vote are not valid:\n  temperature = -1"),
+        ({"temperature": -1}, "strategy greedy are not valid:\n  temperature = -1"),
     ],
 )
 def test_what_no_strategy_has_or_one_refuses_is_refused(tiny_deployment, given, complaint):

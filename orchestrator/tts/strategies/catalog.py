@@ -36,10 +36,14 @@ PLUGINS = PluginGroup("tts.strategies", "strategy")
 _ALL = (
     Strategy(
         "greedy",
-        "one chain, the likeliest token at each place",
+        "one chain, the likeliest token at each place unless a temperature is given",
         SampleSearchConfig,
         "majority",
-        fixed={"n": 1, "scored": False, "temperature": 0.0},
+        defaults={"temperature": 0.0},
+        fixed={
+            "n": 1,
+            "scored": False,
+        },
     ),
     Strategy(
         "majority-vote",

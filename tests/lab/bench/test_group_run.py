@@ -55,7 +55,7 @@ def test_a_sweep_of_a_strategy_in_a_file_has_a_row_for_each_value(tmp_path):
 def test_a_sweep_is_every_combination_each_a_run_of_its_own_and_resumed_as_one(
     tmp_path, engines, monkeypatch
 ):
-    """greedy has neither n nor a temperature to set: it runs once; two votes share a run.
+    """greedy has no n to set, and is not run twice; two votes share a run.
 
     Each row has a name that says its temperature, also where that is the default.
     """
@@ -64,7 +64,8 @@ def test_a_sweep_is_every_combination_each_a_run_of_its_own_and_resumed_as_one(
     _, members = read_group(folder)
     points = [f"n={n},temperature={t}" for n in (1, 4) for t in ("0.5", "0.8")]
     assert [member.folder for member in members] == [
-        "greedy",
+        "greedy,temperature=0.5",
+        "greedy,temperature=0.8",
         *(f"{name},{point}" for name in ("beam-search", "best-of-n") for point in points),
     ]
     assert members[-1].title == "best-of-n and weighted-best-of-n, n=4, temperature=0.8"
@@ -73,14 +74,14 @@ def test_a_sweep_is_every_combination_each_a_run_of_its_own_and_resumed_as_one(
         values = dict(part.split("=") for part in member.folder.split(",")[1:])
         assert {name: str(config.parameters[name]).removesuffix(".0") for name in values} == values
     rows = compare([folder]).rows
-    assert len(rows) == 1 + 3 * 4
+    assert len(rows) == 2 + 3 * 4
     beams = {(row.n, label(row, ())) for row in rows if row.strategy == "beam-search"}
     names = {name for _, name in beams}
     assert beams == {(n, name) for n in (1, 4) for name in names}, "one curve over n each"
     assert names == {f"beam-search (temperature={each}, max_tokens=16)" for each in (0.5, 0.8)}
 
     digests = [row.summary.tree_digest for row in rows]
-    for member in members[2:4]:
+    for member in members[3:5]:
         for file in (folder / member.folder).iterdir():
             file.unlink()
         (folder / member.folder).rmdir()
