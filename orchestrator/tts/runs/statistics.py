@@ -269,7 +269,8 @@ class Gain(NamedTuple):
     low: float
     high: float
     p_value: float
-    """Of no difference: McNemar's exact test, or by the paired means of several seeds."""
+    """Probability of so large a difference by chance: McNemar's exact test, or by the paired means
+    of several seeds."""
 
     @property
     def is_certain(self) -> bool:

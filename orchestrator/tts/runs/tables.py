@@ -206,7 +206,7 @@ def _completions(
 ) -> Iterator[CompletionRow]:
     record, own, solved = problem_record(problem, vote), problem.tokens_by_node(), problem.solution
     paths, ends = problem.completed_paths(), solved.completions if solved else ()
-    for place, (done, end) in enumerate(zip(record.completions, ends, strict=True)):
+    for place, (completion, end) in enumerate(zip(record.completions, ends, strict=True)):
         group = solved.groups[end.group] if solved and end.group >= 0 else None
         yield CompletionRow(
             **columns,
@@ -214,15 +214,15 @@ def _completions(
             level=None if record.level is None else str(record.level),
             reference=record.reference,
             completion=place,
-            node=".".join(map(str, done.node)),
-            answer=done.answer,
+            node=".".join(map(str, completion.node)),
+            answer=completion.answer,
             correct=None if record.correct is None else bool(group and group.correct),
-            score=done.score,
-            probability=done.probability,
-            step_scores=list(done.step_scores),
+            score=completion.score,
+            probability=completion.probability,
+            step_scores=list(completion.step_scores),
             tokens=sum(own.get(node, 0) for node in paths[place]),
-            text=done.text,
-            thinking=done.thinking,
+            text=completion.text,
+            thinking=completion.thinking,
         )
 
 

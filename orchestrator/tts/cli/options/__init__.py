@@ -107,12 +107,27 @@ NOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is sampled.")]
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", callback=usable, help="Run folder.", show_default="a new one under runs/"
-    ),
-]
+
+
+def out_option(text: str) -> Any:
+    """The option that names the folder of a result, with its help."""
+    return typer.Option("--out", callback=usable, help=text, show_default="a new one under runs/")
+
+
+OutOption = Annotated[Path | None, out_option("Run folder.")]
+
+
+def run_option(text: str, metavar: str = "RUN", *, show_default: bool | str = True) -> Any:
+    """An option that names a recorded run or a folder of them, with its help."""
+    return typer.Option(
+        callback=usable,
+        metavar=metavar,
+        autocompletion=completed("runs"),
+        help=text,
+        show_default=show_default,
+    )
+
+
 ParametersOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -28,6 +28,8 @@ from . import (
     SpeculationOption,
     VerifierOption,
     completed,
+    out_option,
+    run_option,
     usable,
 )
 
@@ -202,13 +204,7 @@ class Bench:
     ] = False
     out: OutOption = None
     resume: Annotated[
-        Path | None,
-        typer.Option(
-            callback=usable,
-            autocompletion=completed("runs"),
-            metavar="DIR",
-            help="Continue the run, comparison or sweep there.",
-        ),
+        Path | None, run_option("Continue the run, comparison or sweep there.", "DIR")
     ] = None
     repair: Annotated[
         bool,
@@ -268,10 +264,6 @@ class Score:
     ] = False
     out: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            help="Folder of the scores; the same command continues in it after an interruption.",
-            show_default="a new one under runs/",
-        ),
+        out_option("Folder of the scores; the same command continues in it after an interruption."),
     ] = None
     as_json: JsonOption = False

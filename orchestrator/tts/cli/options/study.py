@@ -21,6 +21,8 @@ from . import (
     ServerOption,
     SpeculationOption,
     completed,
+    out_option,
+    run_option,
     usable,
 )
 
@@ -41,13 +43,7 @@ class Tune:
     deployment: DeploymentArgument
     run: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            metavar="RUN",
-            autocompletion=completed("runs"),
-            help="Send the requests of this run.",
-            show_default="a short run of beam search",
-        ),
+        run_option("Send the requests of this run.", show_default="a short run of beam search"),
     ] = None
     dataset: Annotated[
         str,
@@ -67,14 +63,7 @@ class Tune:
     write: Annotated[
         bool, typer.Option("--write", help="Write both numbers to the deployment file.")
     ] = False
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            callback=usable,
-            help="Folder of the result.",
-            show_default="a new one under runs/",
-        ),
-    ] = None
+    out: Annotated[Path | None, out_option("Folder of the result.")] = None
     as_json: JsonOption = False
 
 
@@ -96,18 +85,10 @@ class Study:
     dataset: DatasetOption = "demo"
     seed: Annotated[int, typer.Option(help="Seed of the runs and of generated problems.")] = 0
     server: ServerOption = None
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=usable, help="Study folder.", show_default="a new one under runs/"),
-    ] = None
+    out: Annotated[Path | None, out_option("Study folder.")] = None
     resume: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            autocompletion=completed("runs"),
-            metavar="DIR",
-            help="Continue the study there, or write the page of a finished one again.",
-        ),
+        run_option("Continue the study there, or write the page of a finished one again.", "DIR"),
     ] = None
 
 
@@ -191,12 +172,10 @@ class Simulate:
     speculation: SpeculationOption = "auto"
     replay: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            autocompletion=completed("runs"),
-            metavar="RUN|FILE",
-            help="A recorded run, whose problems, settings and answers are replayed; or a file of "
+        run_option(
+            "A recorded run, whose problems, settings and answers are replayed; or a file of "
             "chains, whose step lengths and scores are imitated.",
+            "RUN|FILE",
             show_default="lengths and scores of a 1B model on MATH",
         ),
     ] = None
