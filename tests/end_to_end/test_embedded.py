@@ -17,6 +17,7 @@ import pytest
 from tests.end_to_end.commands import summary, wait_for_events, written_demo
 from tests.end_to_end.gateways import client, gateway
 from tests.forks import said_in_a_fork
+from tests.gateway.in_process import CHAT, KEY, Kept, exchanged, key_ring, service_of
 
 from tts.base import paths
 from tts.base.errors import (
@@ -29,8 +30,11 @@ from tts.base.errors import (
     ServerError,
 )
 from tts.endpoints.base import GenerateCall
+from tts.endpoints.embedded import EmbeddedEngine
 from tts.endpoints.retry import MOST_DEATHS
 from tts.engines import engine_client, wire
+from tts.engines.statistics import Statistics
+from tts.gateway.app import App
 from tts.runs.engine_steps import steps_file
 from tts.serving.server.lookup import watch
 from tts.session import Session
@@ -354,3 +358,38 @@ def test_a_fork_is_refused(tts):
         said = said_in_a_fork(lambda: session.solve("Compute 1 + 2.", n=4))
         assert "ForkError" in said
         assert session.solve("Compute 1 + 2.", n=4).answer is not None
+
+
+def test_a_search_that_is_left_is_charged_all_that_the_engine_has_written(tts, monkeypatch):
+    take, latest = EmbeddedEngine._take_statistics, {"generator": Statistics()}
+    body = {"model": "demo:majority-vote", "tts": {"n": 256}}
+    body["messages"] = [{"role": "user", "content": "Compute 12 + 30 * 7 - 11."}]
+
+    def noted(engine, statistics):
+        latest[engine.model] = statistics
+        take(engine, statistics)
+
+    monkeypatch.setattr(EmbeddedEngine, "_take_statistics", noted)
+
+    async def charged():
+        kept, came = Kept(), [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+        async def receive():
+            if came:
+                return came.pop()
+            while latest["generator"].active < 32:
+                await asyncio.sleep(0.001)
+            return {"type": "http.disconnect"}
+
+        async with Session.open_async("demo", server="embedded") as session:
+            app = App(service_of(session, recorder=kept, keyring=key_ring()))
+            await exchanged(app, CHAT, receive, KEY)
+            (record,) = kept.ended
+            assert record.outcome == "cancelled"
+            while latest["generator"].active:
+                await asyncio.sleep(0.01)
+            # the engine has written a token for the prompt that was sent ahead
+            assert 0 <= latest["generator"].output_tokens_total - record.search_tokens <= 1
+            assert record.search_tokens
+
+    asyncio.run(asyncio.wait_for(charged(), 20))

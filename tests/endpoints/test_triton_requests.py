@@ -147,7 +147,7 @@ class Connection:
         start()
         return NewTokens([5, 6], final=True)
 
-    async def stream(self, row):
+    async def stream(self, row, on_rest=None):
         self.sent = row.encode("7")
         yield NewTokens([5, 6], final=True)
 

@@ -215,6 +215,28 @@ async def test_cancelling_stops_the_request_and_nothing_else(whole):
         assert len(call.written) == 3
 
 
+@pytest.mark.parametrize("end", ["cancelled", "by itself", "stream"])
+async def test_what_comes_of_a_stopped_request_is_counted_up_to_its_own_end(end):
+    async with one_sample() as (sample, call, number):
+        call.tokens(number, [1], final=False)
+        await sample.next()
+        call.tokens(number, [2], final=False)  # not read
+        await settle()
+        sample.cancel()
+        rest = asyncio.ensure_future(sample.rest())
+        call.tokens(number, [3, 4], final=False)
+        call.answer(
+            number, parameters={"triton_final_response": {"bool_param": True}}
+        )  # the stop's
+        call.tokens(number, [5], final=end == "by itself")
+        if end == "cancelled":
+            call.answer(number, "[cancelled] the request was cancelled")
+        elif end == "stream":
+            await settle()
+            call.end(grpc.aio.EOF)
+        assert await asyncio.wait_for(rest, triton_stream.REST_S / 2) == 4
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
-from tts.endpoints.base import Generator, Verifier, VerifierResult
+from tts.endpoints.base import REST_S, Generator, Verifier, VerifierResult
 from tts.prompting import Context
 from tts.prompting.writing import Written
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
@@ -31,6 +31,7 @@ class Dispatcher:
         record: TakeRecord,
         clock: Callable[[], float],
         on_end: Callable[[Job, JobAnswer | Exception], None],
+        counts_rest: bool,
     ) -> None:
         self.record = record
         self.clock = clock
@@ -38,6 +39,7 @@ class Dispatcher:
         self._verifier = verifier
         self._scheduler = scheduler
         self._on_end = on_end
+        self._counts_rest = counts_rest
         self._loads = (MeanLoad(), MeanLoad())
         self._idle = IdleWatch(record)
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
@@ -63,6 +65,12 @@ class Dispatcher:
         for job in list(self._in_flight.get(problem, ())):
             self.cancel(job, "ended")
 
+    async def emptied(self, problem: int) -> None:
+        """Wait until the cancelled requests of a problem have ended, as long as they may take."""
+        leaving = [task for job, (task, _) in self._leaving.items() if job.problem == problem]
+        if leaving:
+            await asyncio.wait(leaving, timeout=REST_S)
+
     def observe_load(self, now: float) -> None:
         """Note how much is in flight and pending on both engines as of `now`."""
         for load, in_flight in zip(self._loads, self._scheduler.in_flight, strict=True):
@@ -87,9 +95,13 @@ class Dispatcher:
             *(context.problem.id, work, kind, job.tokens, in_flight, began), reused=job.reused
         )
         reply: Reply = None
+
+        def count(tokens: int) -> None:
+            report.tokens += tokens
+
         end: JobAnswer | Exception = None
         try:
-            reply = await self._reply(work, context)
+            reply = await self._reply(work, context, count)
             if isinstance(reply, Written):
                 end = reply.thoughts
             elif reply:
@@ -118,12 +130,14 @@ class Dispatcher:
             self.record(report)
         self._on_end(job, end)
 
-    def _reply(self, work: Expand | Score | Prefetch, context: Context) -> Awaitable[Reply]:
+    def _reply(
+        self, work: Expand | Score | Prefetch, context: Context, count: Callable[[int], None]
+    ) -> Awaitable[Reply]:
         if isinstance(work, Score):
             return self._verifier.score(context.score_call(work.node))
         if isinstance(work, Prefetch):
             return prefill(self._generator, context)
-        return write(self._generator, context, work)
+        return write(self._generator, context, work, count if self._counts_rest else None)
 
     def _give_back(self, job: Job) -> None:
         jobs = self._in_flight[job.problem]

@@ -47,13 +47,21 @@ class Driver:
         *,
         record: TakeRecord,
         clock: Callable[[], float] = time.monotonic,
+        counts_rest: bool = False,
     ) -> None:
-        """`record` takes every record and must not raise; `clock` gives their times, in seconds."""
+        """`record` takes every record and must not raise; `clock` gives their times, in seconds.
+
+        With `counts_rest` a cancelled request lasts until its engine has said what it has written.
+        """
         self._models = models
         self._scheduler = Scheduler(policy)
         self._clock = clock
         self._dispatcher = Dispatcher(
-            generator, verifier, self._scheduler, record=record, clock=clock, on_end=self._on_end
+            *(generator, verifier, self._scheduler),
+            record=record,
+            clock=clock,
+            on_end=self._on_end,
+            counts_rest=counts_rest,
         )
         self._trust: defaultdict[type[Search], Trust] = defaultdict(Trust)
         """How far the guesses of each kind of search have come true."""
@@ -124,6 +132,11 @@ class Driver:
         if end:
             self._settle(submission, end)
             self._pump()
+
+    async def emptied(self, submission: Submission) -> None:
+        """Wait until the requests of a problem that has ended have ended, too."""
+        await asyncio.sleep(0)  # the outcome's callbacks cancel them
+        await self._dispatcher.emptied(submission.number)
 
     def _pump_soon(self) -> None:
         """Pump once for all that is submitted or answered together."""

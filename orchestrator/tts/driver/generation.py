@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -23,8 +24,13 @@ async def prefill(generator: Generator, context: Context) -> None:
     await generator.generate(GenerateCall(context.generator_ids(()), 1, 0, 0.0, 1.0, True))
 
 
-async def write(generator: Generator, context: Context, work: Expand) -> Written:
-    """The thoughts of an expansion. Raises EndpointError."""
+async def write(
+    generator: Generator, context: Context, work: Expand, count: Callable[[int], None] | None = None
+) -> Written:
+    """The thoughts of an expansion. Raises EndpointError.
+
+    `count` is called with the tokens of each request, also of one that is cancelled.
+    """
     watched = None
     if work.confidence:
         generator = watched = WatchedGenerator(generator, ConfidenceWatch(work.confidence))
@@ -36,7 +42,10 @@ async def write(generator: Generator, context: Context, work: Expand) -> Written
         except StopIteration as end:
             outcome: Written = end.value
             return watched.rated(outcome) if watched else outcome
+        call.on_rest = count
         tokens = await generator.generate(call)
+        if count:
+            count(len(tokens))
 
 
 @dataclass(slots=True)
@@ -54,7 +63,8 @@ class WatchedGenerator:
         """
         if self.watch.cut:
             return []
-        call = replace(call, log_probs=True, streaming=self.watch.ends_chains)
+        # a chain that ends early does not wait for what the engine has written behind its end
+        call = replace(call, log_probs=True, streaming=self.watch.ends_chains, on_rest=None)
         for attempt in range(MAX_BROKEN_STREAMS + 1):
             watch = copy.deepcopy(self.watch)
             try:

@@ -57,7 +57,7 @@ class EndedRequest:
     ended_at: float = 0.0
     answer: JobAnswer = None
     tokens: int = 0
-    """Tokens that its engine generated."""
+    """Tokens that its engine generated; of one that was cancelled, as far as the engine says."""
     no_verdict: int = 0
     """The verifier's critiques without a verdict."""
     critique: str = ""

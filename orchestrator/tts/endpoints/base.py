@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,6 +47,13 @@ class GenerateCall:
     """Whether `stream` gives tokens as they come, rather than all at the end."""
     shaping: Shaping | None = None
     """How the distribution is changed before a token is drawn; None: not at all."""
+    on_rest: Callable[[int], None] | None = None
+    """Called when the output is given up, with how many tokens it had that were not handed over, if
+    the engine says so within `REST_S`; the cancelled wait lasts until then."""
+
+
+REST_S = 2.0
+"""How long an engine may take to say what it has written of an output that is given up."""
 
 
 class Generator(Protocol):

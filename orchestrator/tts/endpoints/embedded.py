@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -39,7 +41,7 @@ from tts.engines.generate_request import (
 from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
 
-from .base import GenerateCall, ScoreCall, VerifierResult
+from .base import REST_S, GenerateCall, ScoreCall, VerifierResult
 from .retry import MOST_DEATHS, PATIENCE_S, Heartbeat, retried
 from .shaping import refuse_top, shaped
 from .streaming import NewTokens, StopWordSets, StreamingGenerator
@@ -49,6 +51,8 @@ from .triton_requests import HOST_SHAPING
 logger = logging.getLogger(__name__)
 
 _ENGINE = "the OpenVINO engine"
+TakeRest = Callable[[int], None] | None
+"""See `GenerateCall.on_rest`."""
 
 
 class EmbeddedEngine:
@@ -96,7 +100,9 @@ class EmbeddedEngine:
         if self._client:
             await self._client.aclose()
 
-    async def answer(self, request: GenerateRequest, *, cold: bool = False) -> Response:
+    async def answer(
+        self, request: GenerateRequest, *, cold: bool = False, on_rest: TakeRest = None
+    ) -> Response:
         """The one response to a request that does not stream; sent again if its engine dies.
 
         Raises EndpointError. A request that is given up, and one whose wait is cancelled, ends on
@@ -109,7 +115,7 @@ class EmbeddedEngine:
             nonlocal deaths
             client = await self._open_client()
             try:
-                return await self._answer_once(client, request, cold)
+                return await self._answer_once(client, request, cold, on_rest)
             except EndpointUnavailable as error:
                 if self._gone:
                     raise EndpointUnavailable(*self._gone) from error
@@ -121,7 +127,9 @@ class EmbeddedEngine:
 
         return await retried(attempt, self._comes_back, self.patience_s)
 
-    async def stream(self, request: GenerateRequest) -> AsyncGenerator[Response, None]:
+    async def stream(
+        self, request: GenerateRequest, on_rest: TakeRest = None
+    ) -> AsyncGenerator[Response, None]:
         """The responses to a request as they come; never sent again, without a timeout."""
         self._check(check_request, request)
         come: asyncio.Queue[Response] = asyncio.Queue()
@@ -136,6 +144,7 @@ class EmbeddedEngine:
         finally:
             if not final:
                 client.cancel(ticket)
+                await _count_rest(come, on_rest)
 
     def check_words(self, words: Sequences) -> None:
         """Raise RequestRefused for stop words that the engine does not take."""
@@ -148,20 +157,19 @@ class EmbeddedEngine:
             raise error_of_failure(self.model, wire.Failure.REFUSED, error.message) from None
 
     async def _answer_once(
-        self, client: EngineClient, request: GenerateRequest, cold: bool
+        self, client: EngineClient, request: GenerateRequest, cold: bool, on_rest: TakeRest
     ) -> Response:
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-
-        def take(response: Response) -> None:
-            if not answer.done():
-                answer.set_result(response)
-
-        ticket = client.submit(request, take, cold=cold)
+        come: asyncio.Queue[Response] = asyncio.Queue()
+        ticket = client.submit(request, come.put_nowait, cold=cold)
         try:
             async with self._heartbeat.limited():
-                return self._checked(await answer)
-        except (asyncio.CancelledError, EndpointTimeout):
+                return self._checked(await come.get())
+        except EndpointTimeout:
             client.cancel(ticket)
+            raise
+        except asyncio.CancelledError:
+            client.cancel(ticket)
+            await _count_rest(come, on_rest)
             raise
 
     def _checked(self, response: Response) -> Response:
@@ -226,6 +234,19 @@ class EmbeddedEngine:
         if self._gone:
             raise EndpointUnavailable(*self._gone)
         return self._client is None and not self._closing
+
+
+async def _count_rest(come: asyncio.Queue[Response], on_rest: TakeRest) -> None:
+    """Count the tokens of a cancelled request that nobody has read."""
+    tokens, final = 0, on_rest is None
+    with suppress(TimeoutError):
+        async with timeout(REST_S):
+            while not final:
+                response = await come.get()
+                tokens += len(response.token_ids)
+                final = response.final
+    if on_rest:
+        on_rest(tokens)
 
 
 class EmbeddedConnection:
@@ -308,14 +329,14 @@ class EmbeddedGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; sent again if the engine dies."""
-        return (await self._engine.answer(self._request(call))).token_ids
+        return (await self._engine.answer(self._request(call), on_rest=call.on_rest)).token_ids
 
     async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """See endpoints.StreamingGenerator."""
         request = replace(
             self._request(call), streaming=call.streaming, return_log_probs=call.log_probs
         )
-        responses = self._engine.stream(request)
+        responses = self._engine.stream(request, call.on_rest)
         try:
             async for response in responses:
                 ids, log_probs = response.token_ids, response.log_probs or []

@@ -135,7 +135,8 @@ class TritonGenerator(StreamingGenerator):
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """The new token ids as they come. See endpoints.StreamingGenerator."""
-        return self._connection.stream(self._row(call, (call.streaming, call.log_probs)))
+        row = self._row(call, (call.streaming, call.log_probs))
+        return self._connection.stream(row, call.on_rest)
 
     def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> RequestRow:
         """The request for it; without flags it is answered once."""

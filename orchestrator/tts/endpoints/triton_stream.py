@@ -21,6 +21,7 @@ import numpy as np
 from tts.base.errors import EndpointError
 from tts.engines import wire
 
+from .base import REST_S
 from .streaming import NewTokens
 from .triton_errors import ErrorAnswer
 from .triton_requests import Encode, RequestRow, RequestTemplate, stop_request
@@ -145,7 +146,7 @@ class Sample:
 
     def __init__(self, streams: Streams, *, whole: bool) -> None:
         self._streams = streams
-        self._whole = whole
+        self.whole = whole
         self._sent: tuple[_Stream, int] | None = None
         """Where it was sent, and its number there."""
         self._ids: list[int] = []
@@ -185,6 +186,13 @@ class Sample:
                 stream, number = self._sent
                 stream.stop(number)
 
+    async def rest(self) -> int:
+        """The number of tokens that nobody has read, when it has ended on the engine."""
+        if self._sent:
+            stream, number = self._sent
+            await stream.stopped(number)
+        return len(self._ids)
+
     def place(self, stream: _Stream, number: int) -> None:
         """Note that it was sent on a stream, and has this number there."""
         self._sent = stream, number
@@ -194,7 +202,7 @@ class Sample:
 
         Raises EndpointError for a whole answer that holds no tokens.
         """
-        whole = self._whole
+        whole = self.whole
         ids, log_probs = _tokens(answer, whole=whole)
         if log_probs and not whole:  # TensorRT-LLM's are those of the whole output so far
             log_probs = log_probs[len(log_probs) - len(ids) :]
@@ -244,6 +252,8 @@ class _Stream:
         self._model = model
         self.samples: dict[int, Sample] = {}
         """Samples that run, by number."""
+        self._stopping: dict[int, tuple[Sample, asyncio.Future[None]]] = {}
+        """Samples that were stopped and have not ended yet, and their ends."""
         self.broken = False
         self.vacancies = REQUESTS_PER_STREAM
         """Number of requests that it still takes."""
@@ -291,9 +301,18 @@ class _Stream:
 
     def stop(self, number: int) -> None:
         """Stop a request on the engine, if it runs."""
-        if self.samples.pop(number, None) is not None:
+        if sample := self.samples.pop(number, None):
+            if not sample.whole:
+                self._stopping[number] = sample, asyncio.get_running_loop().create_future()
             self._outbox.put_nowait(stop_request(wire.row_id(self._name, number), self._model))
             self._end_if_used_up()
+
+    async def stopped(self, number: int) -> None:
+        """Wait until a request that was stopped has ended, as long as that may take."""
+        if number in self._stopping:
+            _, end = self._stopping[number]
+            await asyncio.wait({end}, timeout=REST_S)
+            self._stopping.pop(number, None)
 
     def _end_if_used_up(self) -> None:
         if not (self.vacancies or self.samples):
@@ -322,6 +341,8 @@ class _Stream:
             for sample in self.samples.values():
                 sample.fail(failure)
             self.samples.clear()
+            for _, end in self._stopping.values():
+                end.cancel()
 
     def _take(self, message: Any) -> None:
         answer, error = message.infer_response, message.error_message
@@ -342,6 +363,7 @@ class _Stream:
     def _take_one(self, number: int, answer: Any, error: str) -> None:
         sample = self.samples.get(number)
         if sample is None:  # it was cancelled
+            self._take_rest(number, answer, error)
             return
         if error:
             sample.fail(ErrorAnswer(error))
@@ -352,6 +374,17 @@ class _Stream:
             except EndpointError as failure:
                 sample.fail(failure)
         del self.samples[number]
+
+    def _take_rest(self, number: int, answer: Any, error: str) -> None:
+        """Take in what still comes of a stopped request; the stop's own answer holds nothing."""
+        if number not in self._stopping:
+            return
+        sample, end = self._stopping[number]
+        if error or (answer.outputs and sample.take(answer)):
+            del self._stopping[number]
+            if not end.done():
+                end.set_result(None)
+        sample.final = True
 
     def _take_rows(self, answer: Any) -> None:
         for number, ids, logits, error in _rows(answer):

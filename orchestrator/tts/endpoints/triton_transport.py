@@ -106,10 +106,13 @@ class Transport:
         """
         return await self.retried(partial(self.sample_once, model, start, least_s))
 
-    async def stream(self, row: RequestRow) -> AsyncGenerator[NewTokens, None]:
+    async def stream(
+        self, row: RequestRow, on_rest: Callable[[int], None] | None = None
+    ) -> AsyncGenerator[NewTokens, None]:
         """The tokens of a request as they come; never retried, without a timeout.
 
-        Raises EndpointError. Closing it stops the request on the engine.
+        Raises EndpointError. Closing it stops the request on the engine; `on_rest` is that of
+        GenerateCall.
         """
         model = row.template.model
         with translation(model, self.address):
@@ -122,6 +125,8 @@ class Transport:
                         return
             finally:
                 sample.cancel()
+                if on_rest:
+                    on_rest(await sample.rest())
 
     async def reset_caches(self, writing: Collection[str], scoring: Collection[str]) -> bool:
         """Whether all models have empty prefix caches again; False if one holds requests.

@@ -50,10 +50,12 @@ class Journal:
         self.answers = 0
         """How many requests the engines have answered."""
         self.clock = log.clock if log else time.monotonic
-        self._log = log
+        self.log = log
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._problems: dict[str, ProblemState] = {}
         """The state of each problem that has begun and has not ended."""
+        self._cut_tokens: Counter[str] = Counter()
+        """The tokens of cancelled requests of each of them."""
         self._results_before: dict[str, ResumedWork] = {}
         """The results that each of them began with."""
 
@@ -88,8 +90,13 @@ class Journal:
         seconds = 0.0 if state.started is None else now - state.started
         return state.work, round(seconds, 6)
 
+    def cut_tokens(self, problem: str) -> int:
+        """Tokens of its requests that were cancelled in this session, as far as engines say."""
+        return self._cut_tokens[problem]
+
     def end(self, problem: str) -> None:
         """Forget a problem that is solved or given up."""
+        self._cut_tokens.pop(problem, None)
         self._problems.pop(problem, None)
         self._results_before.pop(problem, None)
 
@@ -107,18 +114,20 @@ class Journal:
             self.answers += 1
         if state:
             state.apply(event)
-        if self._log and not self._failure.done():
+            if isinstance(record, EndedRequest) and record.cancelled:
+                self._cut_tokens[state.id] += record.tokens
+        if self.log and not self._failure.done():
             try:
-                self._log.write(event)
+                self.log.write(event)
             except TtsError as error:
                 self._failure.set_exception(error)
                 self._failure.exception()  # seen, whether or not somebody watches
 
     def write(self, event: events.ProblemSolved) -> None:
         """Log a problem's outcome: it is on disk when this returns."""
-        if self._log:
-            self._log.write(event)
-            self._log.sync()
+        if self.log:
+            self.log.write(event)
+            self.log.sync()
 
     async def watch(self) -> None:
         """Wait for ever; raises RunError when the log cannot be written."""
@@ -240,13 +249,15 @@ class Drivers:
         on_start: Callable[[], None] = lambda: None,
         on_server: Callable[[str], None] = lambda name: None,
         on_result: Callable[[Generated | Scored], None] | None = None,
+        counts_all: bool = False,
     ) -> SearchResult:
         """The result of a problem's search, which goes on elsewhere when its server is down.
 
         The problem's id is its name in the journal. `new_search` and `on_start` are called at every
         start, `on_server` with the name of each server that it goes to, `on_result` with what the
         search receives, again after a move. `ends` is when it must be solved, on the loop's clock;
-        `time_s` are seconds from its first start, after which it ends with its result so far.
+        `time_s` are seconds from its first start, after which it ends with its result so far. With
+        `counts_all` a search without its whole result lasts until its last requests are counted.
         Raises the TtsError that ended it.
         """
         loop, journal, replicas = asyncio.get_running_loop(), self.journal, self.replicas
@@ -283,6 +294,7 @@ class Drivers:
                     on_result=on_result,
                 )
                 self._submissions[submission] = pair
+                whole = False
                 try:
                     if replicas.elastic:
                         down = pair.down
@@ -290,7 +302,9 @@ class Drivers:
                         await asyncio.wait(ends_it, return_when=asyncio.FIRST_COMPLETED)
                         if not submission.done:
                             raise EndpointUnavailable(down.result().message, down.result().hint)
-                    return await submission
+                    result = await submission
+                    whole = result.limit is None
+                    return result
                 except FAILURES as error:
                     logger.info("problem %s leaves %s: %s", problem.id, pair.name, error.message)
                     if journal.results(problem.id).size > before.size or started is None:
@@ -301,6 +315,8 @@ class Drivers:
                     del self._submissions[submission]
                     if timer:
                         timer.cancel()
+                    if counts_all and not whole:
+                        await driver.emptied(submission)
 
     def stop(self) -> None:
         """End the running searches, each with its result so far; queued ones are left alone."""
@@ -331,6 +347,7 @@ class Drivers:
                 self._share(),
                 record=partial(self.journal.record, server=server),
                 clock=self.journal.clock,
+                counts_rest=self.journal.log is None,  # a log ends with its last problem
             )
         return self._drivers[pair]
 

@@ -37,7 +37,7 @@ from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks, require_scores
 
 from .functions import AnswerFunction, EqualFunction, Loaded
-from .result import Step
+from .result import Step, Usage
 from .strategy import ChosenStrategy
 
 _SHOWN = 20
@@ -67,6 +67,9 @@ class Plan:
     """Called with each step that is written or scored."""
     on_server: Callable[[str], None] = lambda name: None
     """Called with the server that a problem goes to; again when it moves to another."""
+    on_usage: Callable[[Usage], None] | None = None
+    """Called with the engines' work for a problem when its search has ended, in whatever way; one
+    that is cut off ends when the engines have said what they have written by then."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a search over steps whose verifier scores whole answers alone."""

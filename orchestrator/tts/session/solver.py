@@ -277,16 +277,25 @@ class Solver:
             name = journal.begin(problem.id, resumed, keep=self._drivers.replicas.elastic)
             ending.callback(journal.end, name)
             steps = StepCallbacks(problem, plan.on_step) if plan.on_step else None
-            result = await self._drivers.search(
-                replace(problem, id=name),
-                lambda: self._new_search(problem, steps),
-                priority=priority,
-                ends=ends,
-                time_s=time_s,
-                on_start=on_start,
-                on_server=plan.on_server,
-                on_result=steps.receive if steps else None,
-            )
+            whole = False
+            try:
+                result = await self._drivers.search(
+                    replace(problem, id=name),
+                    lambda: self._new_search(problem, steps),
+                    priority=priority,
+                    ends=ends,
+                    time_s=time_s,
+                    on_start=on_start,
+                    on_server=plan.on_server,
+                    on_result=steps.receive if steps else None,
+                    counts_all=plan.on_usage is not None,
+                )
+                whole = result.limit is None
+            finally:
+                if plan.on_usage:
+                    work, seconds = journal.work(name, journal.clock())
+                    tokens = work.generated_tokens + (0 if whole else journal.cut_tokens(name))
+                    plan.on_usage(replace(Usage.of(work, 0, seconds), generated_tokens=tokens))
             graded = tests and ProblemTests(self._code, tests, problem.answer, problem.id)
             outcome = await judged_outcome(
                 plan,

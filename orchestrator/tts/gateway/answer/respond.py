@@ -73,10 +73,11 @@ async def respond_by_search(
     record, searches = call.record, call.service.searches
     name = call.exchange.header(b"idempotency-key")
     key = _identity(call, name)
-    with searches.joined(key, start, has_name=name is not None) as search:
-        record.t2 = time.monotonic()
-        response = Response(call, encoder)
-        try:
+    search: RunningSearch[R] | None = None
+    try:
+        with searches.joined(key, start, has_name=name is not None) as search:
+            record.t2 = time.monotonic()
+            response = Response(call, encoder)
             if call.request.stream:
                 async with aclosing(search.progress(KEEP_ALIVE_S)) as all_steps:
                     async for steps in all_steps:
@@ -85,10 +86,14 @@ async def respond_by_search(
             result = await search.result()
             record.t3 = record.t3 or time.monotonic()
             await response.send(await answer(search, result))
-        finally:
+    finally:
+        if search:
             record.replica = search.replica
-            if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
+            if not record.answer_tokens + record.search_tokens:  # there is no result
+                await search.ended()
                 record.search_tokens = search.tokens
+                if search.usage:
+                    record.verifier_tokens = search.usage.verifier_tokens
 
 
 def _identity(call: Call[Request], name: str | None) -> tuple[str | None, str, bytes]:

@@ -30,6 +30,7 @@ from tts.session import Result, Step
 from tts.session.outcome import doubts
 
 from ..call import Call
+from ..draining import cut_off
 from ..openai.answers import AnswerEnd, AnswerPart, Encoder, SearchUsage, TokenUsage, usage_of
 from ..openai.errors import NO_RETRY, ApiError, too_late
 from ..openai.messages import ChatMessage
@@ -129,8 +130,11 @@ class SearchAnswer:
     async def of(self, search: RunningSearch[Result], result: Result) -> AnswerPart:
         """The answer, and before it the text that leads to it, if that stands apart."""
         record, request = self._call.record, self._call.request
-        record.search_tokens = result.usage.tokens  # also if there will be no answer
+        # also if there will be no answer
+        record.search_tokens, record.verifier_tokens = search.tokens, result.usage.verifier_tokens
         if not result.completions:
+            if self._call.service.drain.over:
+                raise cut_off()
             raise ApiError(
                 504,
                 "The search has ended without any completion. Give it more tokens "
@@ -154,7 +158,7 @@ class SearchAnswer:
             turns = [*(turn.content for turn in problem.history), problem.question]
             record.prompt = "\n\n".join(turns)
             record.answer = "\n\n".join(filter(None, (reasoning, text)))
-        end = AnswerEnd(self._usage(result))
+        end = AnswerEnd(self._usage(result, search.tokens))
         if not request.return_response_only:
             end.metadata = _metadata(result, self._search.config.strategy)
         return AnswerPart(
@@ -222,11 +226,11 @@ class SearchAnswer:
         stream = self._call.service.filters.output()
         return stream.feed(text) + stream.end()
 
-    def _usage(self, result: Result) -> TokenUsage:
-        """True counts: all generated tokens, the answer's and the others'."""
+    def _usage(self, result: Result, tokens: int) -> TokenUsage:
+        """True counts of all `tokens` that were generated: the answer's and the others'."""
         usage, record = result.usage, self._call.record
         in_answer = len(_ids(result, thinking=False))
-        others = max(0, usage.tokens - in_answer)
+        others = max(0, tokens - in_answer)
         in_answer += self._closing_tokens
         record.answer_tokens, record.search_tokens = in_answer, others
         record.verifier_tokens = usage.verifier_tokens

@@ -221,8 +221,9 @@ class TextGenerator:
         """One sample; its last delta has a reason to end. Raises EndpointError.
 
         `key` and the treatment of a sample whose server goes away are as of `routed_stream`.
-        Leaving it early ends it on the engine.
+        Leaving it early ends it on the engine, and counts what that has written by then.
         """
+        call = replace(call, on_rest=sample.count_rest)
         if sample.thinking:
             thought = self._thought(call, sample, sample.thinking, record, key)
             async with aclosing(thought) as deltas:
@@ -328,8 +329,9 @@ async def _merged(
 
     async def pump(stream: AsyncGenerator[Delta, None]) -> None:
         try:
-            async for delta in stream:
-                await queue.put(delta)
+            async with aclosing(stream):
+                async for delta in stream:
+                    await queue.put(delta)
             await queue.put(None)
         except Exception as error:
             await queue.put(error)

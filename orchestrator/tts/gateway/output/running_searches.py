@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from tts.grading import extract_answer
 from tts.search import significant
-from tts.session import AsyncSession, Result, Step
+from tts.session import AsyncSession, Result, Step, Usage
 from tts.session.plan import Plan
 
 R = TypeVar("R")
@@ -69,6 +69,8 @@ class RunningSearch(Generic[R]):
         self.has_name = False
         """Whether a client has given it a name to come back for it."""
         self.best: Best | None = None
+        self.usage: Usage | None = None
+        """The engines' work for it, when it has ended; None for one that has no tree."""
         self._votes: Counter[str] = Counter()
         self._steps: list[Step] = []
         self._changed = asyncio.Event()
@@ -87,7 +89,9 @@ class RunningSearch(Generic[R]):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the steps so far; 0 for a search that shows no tree."""
+        """All that was generated, once it has ended; before that, what its steps so far have."""
+        if self.usage:
+            return self.usage.tokens
         nodes = [
             step.tree.get(step.node) for step in self._steps if step.score is None and step.tree
         ]
@@ -115,6 +119,11 @@ class RunningSearch(Generic[R]):
             yield new
             if not self.task.done():
                 await asyncio.wait({self.task}, timeout=FLUSH_S)
+
+    async def ended(self) -> None:
+        """Wait until it has ended, if it was cancelled."""
+        if self.task.cancelling():
+            await asyncio.wait({self.task})
 
     async def result(self) -> R:
         """The result; raises the error that ended it. Cancelling the wait does not end it."""
@@ -158,9 +167,14 @@ def begin_search(session: AsyncSession, plan: Plan) -> RunningSearch[Result]:
     def solve(
         on_step: Callable[[Step], None], on_server: Callable[[str], None]
     ) -> Coroutine[Any, Any, Result]:
-        return session.solve_planned(replace(plan, on_step=on_step, on_server=on_server))
+        watched = replace(plan, on_step=on_step, on_server=on_server, on_usage=take_usage)
+        return session.solve_planned(watched)
 
-    return RunningSearch(solve)
+    def take_usage(usage: Usage) -> None:
+        search.usage = usage
+
+    search = RunningSearch(solve)
+    return search
 
 
 class RunningSearches:

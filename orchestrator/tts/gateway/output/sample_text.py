@@ -56,6 +56,11 @@ class SampleText:
         self._ends = ends
         self._filter = text_filter
 
+    def count_rest(self, tokens: int) -> None:
+        """Count tokens that the engine has written when it is given up; none behind its end."""
+        if self.finish is None:
+            self.tokens += tokens
+
     @property
     def thinks(self) -> bool:
         """Whether it is, or has ended, inside its thinking."""
