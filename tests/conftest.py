@@ -7,6 +7,7 @@ import signal
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -173,6 +174,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty TTS_HOME, which is not there yet."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def torch() -> ModuleType:
+    """PyTorch. The tests that ask for it share a process: it and transformers take seconds."""
+    import torch
+
+    torch.set_num_threads(1)  # models this small lose more to waking threads than they gain
+    return torch
 
 
 @pytest.fixture(scope="session")

@@ -60,15 +60,6 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def torch():
-    """PyTorch. The tests that ask for it share a process: it and transformers take seconds."""
-    import torch
-
-    torch.set_num_threads(1)  # models this small lose more to waking threads than they gain
-    return torch
-
-
-@pytest.fixture(scope="session")
 def make_model(torch):
     """Make a random transformers model: make_model("LlamaForCausalLM", seed=0, **config)."""
     import transformers

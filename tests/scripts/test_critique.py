@@ -1,9 +1,9 @@
 """What the bundled verifier that writes was taught, and what its deployment asks it with."""
 
+import importlib
 import random
 
 import pytest
-from scripts.training import critique
 from scripts.training.solutions import first_wrong_step, render_final, render_step
 from tests.programs import ROOT
 
@@ -11,6 +11,12 @@ from tts.datasets.demo import Chain
 
 CHAIN = Chain(37, (("+", 58), ("/", 5), ("*", 4)))
 FIRST, SECOND = render_step(1, "+", 37, 58, 95, "words"), render_step(2, "/", 95, 5, 19)
+
+
+@pytest.fixture
+def critique(torch):
+    """The program, which imports PyTorch: other processes than that of such tests do without."""
+    return importlib.import_module("scripts.training.critique")
 
 
 @pytest.mark.parametrize(
@@ -24,14 +30,14 @@ FIRST, SECOND = render_step(1, "+", 37, 58, 95, "words"), render_step(2, "/", 95
         ([FIRST, SECOND, render_step(3, "*", 19, 4, 76), render_final(67)], "should be 76."),
     ],
 )
-def test_a_critique_works_out_what_the_last_step_should_be(steps, should):
+def test_a_critique_works_out_what_the_last_step_should_be(critique, steps, should):
     said = critique.critique(CHAIN, len(steps) - 1, steps[-1])
     assert should in said
     right = first_wrong_step(CHAIN, steps) is None
     assert said.splitlines()[-2:] == ["Verdict:", "right" if right else "wrong"]
 
 
-def test_it_is_asked_as_it_was_taught():
+def test_it_is_asked_as_it_was_taught(critique):
     """The prompt's places filled as `verifiers.critique` does; half of the attempts are wrong."""
     prompt = (ROOT / "engines/deployments/prompts/demo-critique.txt").read_text().strip()
     rng, verdicts = random.Random(5), []
