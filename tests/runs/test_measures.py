@@ -21,6 +21,7 @@ from tests.runs.logs import (
     whole_logs,
 )
 
+from tts.runs import measures
 from tts.runs.config import RunConfig
 from tts.runs.events import (
     LoggedAnswer,
@@ -32,6 +33,7 @@ from tts.runs.events import (
     Used,
 )
 from tts.runs.measures import LoadOverTime, Measures
+from tts.runs.requests import request_of
 from tts.runs.summary import summarise
 
 
@@ -115,6 +117,21 @@ def test_two_logs_end_to_end_add_up(one, other):
         assert whole.in_flight[engine].total == pytest.approx(
             sum(half.in_flight[engine].total for half in halves)
         )
+
+
+@given(st.integers(0, 100))
+def test_of_many_requests_an_even_sample_is_kept_and_all_are_counted(count):
+    requests = Measures.of([SESSION]).requests["generator"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measures, "SAMPLED", 8)
+        for tokens in range(count):
+            requests.add(
+                request_of(replace(expansion([0], 0, 1, tokens=tokens), prompt_tokens=0), 0)
+            )
+    assert (requests.count, requests.total_tokens) == (count, sum(range(count)))
+    assert list(requests.scheduled_tokens) == list(range(0, count, requests.every))
+    assert min(count, 4) <= len(requests.seconds) <= 8
+    assert len(requests.seconds_per_token) == sum(t > 0 for t in requests.scheduled_tokens)
 
 
 def chain(node, sent, done, *lengths, kind="main"):

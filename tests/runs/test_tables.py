@@ -35,7 +35,7 @@ def run():
 
 
 def test_a_row_says_what_the_problems_record_says(run):
-    answers = answers_of(run)
+    answers = list(answers_of(run))
     assert [each.id for each in answers] == [
         name for name in run.config.problem_ids if name in {each.id for each in run.problems}
     ]

@@ -1,7 +1,7 @@
 """Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
 defines it all.
 
-Memory grows by about a kilobyte and the question's text a problem, and by some 20 bytes a request.
+Memory grows by about a kilobyte and the question's text a problem, and not with requests.
 The log of an unfinished run gives the measures of its events so far.
 """
 
@@ -103,20 +103,34 @@ class ProblemMeasures:
         return bool(self.correct and self.correct.get(rule))
 
 
+SAMPLED = 2**18
+"""Requests of an engine, at most, whose distributions are exact; of more, they are of a sample."""
+
+
 @dataclass(slots=True)
 class RequestMeasures:
-    """The requests that one engine was sent."""
+    """The requests that one engine was sent.
+
+    Each answered one is in the sample. Where that would grow beyond SAMPLED every second one leaves
+    it, and from then on half as many enter it: it is spread evenly over the run.
+    """
 
     kinds: Counter[str] = field(default_factory=Counter)
     """Requests by kind: main, eager, speculative, prefetch; `cancelled` for those of any kind."""
-    scheduled_tokens: array[int] = field(default_factory=lambda: array("l"))
-    """Tokens of each answered request: its prompt's and the generated ones."""
-    seconds: array[float] = field(default_factory=lambda: array("d"))
-    """How long each answered request was in flight."""
-    seconds_per_token: array[float] = field(default_factory=lambda: array("d"))
-    """The same, divided by its generated tokens, where it has some."""
+    count: int = 0
+    """All answered requests."""
+    total_tokens: int = 0
+    """Tokens of all answered requests."""
     busy_s: float = 0.0
-    """The sum of `seconds`, without prompts that were sent ahead."""
+    """Seconds in flight of all answered requests, without prompts that were sent ahead."""
+    scheduled_tokens: array[int] = field(default_factory=lambda: array("l"))
+    """Tokens of each request in the sample: its prompt's and the generated ones."""
+    generated_tokens: array[int] = field(default_factory=lambda: array("l"))
+    """The latter alone."""
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    """How long each request in the sample was in flight."""
+    every: int = 1
+    """One request in so many is in the sample."""
 
     def add(self, request: EngineRequest) -> None:
         """Take in a request."""
@@ -124,12 +138,31 @@ class RequestMeasures:
             self.kinds["cancelled"] += 1
             return
         self.kinds[request.kind] += 1
-        self.scheduled_tokens.append(request.prompt_tokens + (request.tokens or 0))
-        self.seconds.append(request.seconds)
-        if request.tokens:
-            self.seconds_per_token.append(request.seconds / request.tokens)
+        seconds, generated = request.seconds, request.tokens or 0
+        tokens = request.prompt_tokens + generated
+        self.total_tokens += tokens
         if request.kind != "prefetch":
-            self.busy_s += request.seconds
+            self.busy_s += seconds
+        if self.count % self.every == 0:
+            if len(self.seconds) == SAMPLED:
+                self._thin()
+            self.scheduled_tokens.append(tokens)
+            self.generated_tokens.append(generated)
+            self.seconds.append(seconds)
+        self.count += 1
+
+    def _thin(self) -> None:
+        self.every *= 2
+        self.scheduled_tokens = self.scheduled_tokens[::2]
+        self.generated_tokens = self.generated_tokens[::2]
+        self.seconds = self.seconds[::2]
+
+    @property
+    def seconds_per_token(self) -> list[float]:
+        """Seconds of each request in the sample over its generated tokens, where it has some."""
+        return [
+            s / count for s, count in zip(self.seconds, self.generated_tokens, strict=True) if count
+        ]
 
 
 class LoadOverTime:

@@ -198,7 +198,7 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"{engine}_requests",
         "requests",
         f"Answered requests{', including prefetched prompts' if generates else ''}.",
-        lambda run: len(run.requests[engine].seconds),
+        lambda run: run.requests[engine].count,
     )
     for percent in (50, 95):
         yield Measure(
@@ -211,7 +211,9 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"{engine}_tokens_per_request",
         "tokens",
         "Mean prompt and generated tokens of an answered request, cached prefixes included.",
-        lambda run: rounded(_mean(run.requests[engine].scheduled_tokens), 1),
+        lambda run: rounded(
+            _over(run.requests[engine].total_tokens, run.requests[engine].count), 1
+        ),
     )
     yield Measure(
         f"{engine}_in_flight",

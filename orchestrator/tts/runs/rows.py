@@ -170,7 +170,7 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
         curve=curve,
         no_curve=no_curve,
-        answers=answers_of(run, vote),
+        answers=list(answers_of(run, vote)),
         summary=summary,
         right=right,
     )

@@ -93,7 +93,9 @@ class WorkCounts:
         if isinstance(event, StepGenerated):
             self.generator_calls += 1
             self.generated_tokens += event.tokens
-            self.thinking_tokens += sum(len(each.ids) for each in event.thoughts if each.thinking)
+            for thought in event.thoughts:
+                if thought.thinking:
+                    self.thinking_tokens += len(thought.ids)
         elif isinstance(event, StepScored):
             if event.cached:
                 self.cached_scores += 1

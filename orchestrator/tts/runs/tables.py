@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, get_args, get_type_hints
@@ -22,7 +22,7 @@ from tts.base.errors import ConfigError
 from tts.base.extras import how_to_install
 
 from .config import RunConfig, read_run_config
-from .files import write_whole
+from .files import replacing
 from .folder import ANSWERS, writing
 from .groups import runs_in, short_names
 from .log import read_events
@@ -38,7 +38,7 @@ _HARMLESS = re.compile(r"(?a:[-+]?[\d.,]*( \[[-+\d., ]*\])?)")
 """`-5`, `+1,000.5`, `+0.0 [-15.4, +15.4]`, a dash, nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """A solved problem's answer; the fields are the columns of the table."""
 
@@ -139,30 +139,24 @@ class CompletionRow(RunColumns):
     thinking: str
 
 
-def answers_of(run: Run, vote: str | None = None) -> list[Answer]:
+def answers_of(run: Run, vote: str | None = None) -> Iterator[Answer]:
     """The answers of the solved problems in the run's order, by this vote or its own.
 
     Raises RunError.
     """
     vote = vote or run.config.vote
     place = {name: number for number, name in enumerate(run.config.problem_ids)}
-    answers = [
-        Answer(
-            id=problem.id,
-            level=problem.level,
-            **_answer_columns(problem, vote),
-        )
-        for problem in run.totals.problems.values()
-    ]
-    return sorted(answers, key=lambda answer: place.get(answer.id, len(place)))
+    solved = run.totals.problems.values()
+    for problem in sorted(solved, key=lambda problem: place.get(problem.id, len(place))):
+        yield Answer(id=problem.id, level=problem.level, **_answer_columns(problem, vote))
 
 
 def write_answers(run: Run) -> None:
     """Write the files of a finished run; raises RunError."""
-    answers = answers_of(run)
     with writing(run.folder):
         for kind, name in ANSWERS.items():
-            write_whole(run.folder / name, as_table(answers, kind))
+            with replacing(run.folder / name) as stream:
+                write_table(stream, kind, Answer, answers_of(run))
 
 
 def problem_rows(folders: Sequence[Path]) -> Iterator[ProblemRow]:
@@ -300,8 +294,9 @@ Batches = Iterator[list[dict[str, Any]]]
 def _cells(row: Any) -> dict[str, Any]:
     """A row's cells; half of a surrogate pair, which no file holds, becomes a question mark."""
     return {
-        name: value.encode(errors="replace").decode() if isinstance(value, str) else value
-        for name, value in asdict(row).items()
+        field.name: value.encode(errors="replace").decode() if isinstance(value, str) else value
+        for field in fields(row)
+        for value in [getattr(row, field.name)]
     }
 
 

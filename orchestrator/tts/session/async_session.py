@@ -196,11 +196,15 @@ class AsyncSession:
         plan = self._plan(listed, options, in_flight)
         if not skip_overlong:
             check_lengths(self.models, listed, plan.strategy.config)
-        if out is not None:
-            return self._fitting(plan, partial(self.run, folder=out, resume=resume, repair=repair))
-        if isinstance(problems, Sequence):
-            return self._fitting(plan, lambda fitting: streamed(partial(self._solve_all, fitting)))
-        return streamed(partial(self._solve_stream, plan, source, skip_overlong))
+        if out is None and not isinstance(problems, Sequence):
+            return streamed(partial(self._solve_stream, plan, source, skip_overlong))
+
+        def solve(fitting: Plan) -> AsyncGenerator[Result, None]:
+            if out is None:
+                return streamed(partial(self._solve_all, fitting))
+            return self.run(fitting, out, resume=resume, repair=repair)
+
+        return self._fitting(plan, solve) if skip_overlong else solve(plan)
 
     def run(
         self, plan: Plan, folder: str | Path, *, resume: bool = False, repair: bool = False

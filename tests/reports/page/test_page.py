@@ -13,6 +13,7 @@ from tests.reports.page.runs import HOSTILE, write_run
 from tts.base.errors import RunError
 from tts.reports.figures.charts import Figure
 from tts.reports.page import Report
+from tts.reports.page import page as page_module
 from tts.reports.page.of_runs import facts_of
 
 CHART = {"mark": "bar", "data": {"name": "rows"}, "encoding": {"y": {"field": "right"}}}
@@ -87,6 +88,17 @@ def test_numbers_that_are_none_and_half_characters_are_no_obstacle(tmp_path):
         ["x", "y"],
         [[None, None], [None, True], [None, None]],
     )
+
+
+def test_of_large_logs_a_page_has_the_trees_of_every_second_problem(tmp_path, monkeypatch):
+    runs = [write_run(tmp_path / name, problems=5) for name in "ab"]
+    size = sum((run / "events.jsonl").stat().st_size for run in runs)
+    for most, ids in ((size, ["p0", "p1", "p2", "p3", "p4"]), (size - 1, ["p0", "p2", "p4"])):
+        monkeypatch.setattr(page_module, "MAX_LOG_BYTES", most)
+        text = Report(tmp_path / "p.html", "T", [], runs).write().read_text()
+        for run in data_of(text, "tree-data")["runs"]:
+            assert [entry["id"] for entry in run["problems"]] == ids
+        assert ("the trees of one problem in 2" in text) == (most < size)
 
 
 def test_a_page_without_trees_or_charts_has_no_scripts_of_third_parties(tmp_path):

@@ -115,8 +115,8 @@ def requests_by_kind(run: Run) -> Figure | None:
     return Figure(
         "requests-by-kind",
         "Requests by kind",
-        f"The generator answered {len(requests['generator'].seconds):,} requests, the verifier "
-        f"{len(requests['verifier'].seconds):,}{cached}.",
+        f"The generator answered {requests['generator'].count:,} requests, the verifier "
+        f"{requests['verifier'].count:,}{cached}.",
         rows,
         spec(picture, bars_height(4)),
     )
@@ -145,15 +145,16 @@ def speculation(run: Run) -> Figure | None:
 
 def tokens_per_request(run: Run, engine: Role) -> Figure | None:
     """Tokens of each request to an engine."""
-    tokens = run.totals.requests[engine].scheduled_tokens
+    requests = run.totals.requests[engine]
+    sampled = f" One request in {requests.every} is drawn." if requests.every > 1 else ""
     return histogram(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
-        tokens,
+        requests.scheduled_tokens,
         "tokens",
         of="requests",
         axis="prompt and generated tokens",
-        note="As the client sent them, whatever an engine finds in its prefix cache.",
+        note="As the client sent them, whatever an engine finds in its prefix cache." + sampled,
         logarithmic=True,
     )
 

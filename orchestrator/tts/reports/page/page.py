@@ -18,6 +18,7 @@ from tts.lab.study.advice import StudyAdvice
 from tts.reports.figures.charts import Cell, Figure, TableRow
 from tts.runs.config import read_run_config
 from tts.runs.files import write_whole
+from tts.runs.folder import EVENTS
 from tts.runs.groups import short_names
 from tts.runs.log import read_events
 from tts.runs.state import all_problems
@@ -26,6 +27,9 @@ from .assets import chart_theme, policy, scripts, styles
 from .trees import PackedTree, first_shown, pack
 
 FILE = "report.html"
+MAX_LOG_BYTES = 100_000_000
+"""Bytes of logs, at most, whose trees a page holds, so that it opens within two seconds: of more,
+those of every second problem, every third, ..."""
 
 ADVISED = (
     "Advice",
@@ -106,7 +110,8 @@ class Report:
 
 
 def _html(report: Report) -> str:
-    packed = [_in_order(run) for run in report.runs]
+    every = _trees_taken([run / EVENTS for run in report.runs])
+    packed = [_in_order(run, every) for run in report.runs]
     tex = any(tree.tex for of_run in packed for tree in of_run)
     own_scripts = scripts(
         charts=any(figure.chart for figure in report.figures), trees=any(packed), tex=tex
@@ -130,6 +135,7 @@ def _html(report: Report) -> str:
         **vars(report),
         titles={figure.name: figure.title for figure in report.figures},
         trees=any(packed),
+        every=every,
         policy=policy(own_scripts, style),
         style=Markup(style),
         scripts=[Markup(script) for script in own_scripts],
@@ -140,10 +146,20 @@ def _html(report: Report) -> str:
     )
 
 
-def _in_order(run: Path) -> list[PackedTree]:
-    """The packed trees of a run, in the order of its problems; raises RunError."""
+def _trees_taken(logs: Sequence[Path]) -> int:
+    """One problem in so many has its tree on the page of runs with these logs."""
+    size = sum(log.stat().st_size for log in logs if log.exists())
+    return max(1, math.ceil(size / MAX_LOG_BYTES))
+
+
+def _in_order(run: Path, every: int) -> list[PackedTree]:
+    """The packed trees of a run, of one problem in `every`, in order; raises RunError."""
     config = read_run_config(run)
-    trees = [pack(problem, config.vote) for problem in all_problems(read_events(run))]
+    events = read_events(run)
+    if every > 1:
+        taken = {None, *config.problem_ids[::every]}
+        events = (event for event in events if getattr(event, "problem", None) in taken)
+    trees = [pack(problem, config.vote) for problem in all_problems(events)]
     place = {name: number for number, name in enumerate(config.problem_ids)}
     return sorted(trees, key=lambda tree: place.get(tree.entry["id"], len(place)))
 

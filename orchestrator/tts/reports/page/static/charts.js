@@ -74,8 +74,9 @@
     const [, other] = /^(?:disagreements|by-problem)-(\d+)$/.exec(figure.name) ?? [];
     const place = figure.columns.indexOf("problem");
     if (!other || !runs[other]) return figure.rows;
+    const there = new Set(runs[0].problems.map((entry) => entry.id));
     return figure.rows.map((row) => row.map((cell, i) => {
-      if (i === place) return element("a", { href: ttsReport.linkTo(0, other, cell) }, cell);
+      if (i === place && there.has(cell)) return element("a", { href: ttsReport.linkTo(0, other, cell) }, cell);
       return figure.columns[i].startsWith("answer in ") && cell !== null ? element("span", {}, ttsReport.renderedAnswer(cell)) : cell;
     }));
   }

@@ -18,7 +18,7 @@
     const title = !known ? runs[run].name : runs.length > 1 ? `${runs[run].name}: ${id}` : id;
     const pane = ttsReport.newPane({ id: `tree-${run}`, title, query });
     if (!known) {
-      pane.article.querySelector(".question").textContent = "This run has not begun this problem.";
+      pane.article.querySelector(".question").textContent = "The page has no tree of this problem in this run.";
       for (const rest of pane.article.querySelectorAll(".time, .zoom, .tree, .legend, .cancelled")) rest.remove();
       return none(pane);
     }
