@@ -71,7 +71,7 @@ class StandIn:
         self.within_characters = set()
         """Places of tokens that llama.cpp's streams leave out: they end within a character."""
         self.stops_after = None
-        """llama.cpp's streams, and those of several samples, break off after so many events."""
+        """llama.cpp's streams, and several samples' or prompts', break off after so many events."""
         self.seed_step = 1
         """By how much the seeds of several samples of one request differ."""
         self.failures = []
@@ -130,6 +130,8 @@ class StandIn:
             error = {"code": 400, "message": words, "type": "invalid_request_error"}
             return web.json_response({"error": error}, status=400)
         ids = body["prompt"]
+        if isinstance(ids[0], list):
+            return self._each(body)
         if len(ids) >= CONTEXT:
             return self._error("refused")
         if max(ids) >= TOKENIZER.vocab_size:
@@ -213,7 +215,15 @@ class StandIn:
             first.append(self._choice(ids, tokens[:1], why, body) | {"index": index} | goes_on)
             rest.append(self._choice(ids, tokens[1:], why, body) | {"index": index})
         rest.sort(key=lambda choice: len(choice["token_ids"]))
-        events = [{"choices": [choice]} for choice in (*first, *rest)]
+        return self._events([*first, *rest])
+
+    def _each(self, body):
+        """Of each prompt its labels, the last prompt first."""
+        answers = [self._vllm(ids, body)["choices"][0] for ids in body["prompt"]]
+        return self._events([each | {"index": at} for at, each in enumerate(answers)][::-1])
+
+    def _events(self, choices):
+        events = [{"choices": [choice]} for choice in choices]
         events = [*events, {"choices": [], "usage": {}}][: self.stops_after]
         lines = [f"data: {json.dumps(event)}\n\n" for event in events]
         return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))

@@ -7,6 +7,6 @@
 | generator, verifier | the two endpoints |
 | dialects | what each kind of server is sent and answers: the one place to add a server. Pure |
 | answers | values of an answer, checked. Pure |
-| siblings | several samples in one request |
+| shared_requests | several samples or prompts in one request |
 | http_client | requests, answers and errors |
 """

@@ -84,7 +84,7 @@ class Piece:
     so_far: int | None = None
     """How many tokens the output has by now, where the server says so."""
     index: int = 0
-    """Which of the samples it belongs to."""
+    """Which of the samples, or of the prompts, of a request it belongs to."""
 
 
 Labels = Sequence[int]
@@ -98,6 +98,8 @@ class LabelReading:
     by: LabelsBy
     body: Callable[[str, list[int], Labels], Body]
     read: Callable[[Any], LogProbs]
+    several: Callable[[str, list[list[int]], Labels], Body] | None = None
+    """The request for those after several prompts, streamed: the `top` of a piece for each."""
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,10 @@ def _vllm_labels(model: str, ids: list[int], labels: Labels) -> Body:
     # of an older version, which knows no logprob_token_ids, the likeliest tokens
     fields = {"logprob_token_ids": list(labels), "return_tokens_as_token_ids": True}
     return _one_token(model, ids) | {"logprobs": MOST_TOP} | fields
+
+
+def _vllm_several_labels(model: str, prompts: list[list[int]], labels: Labels) -> Body:
+    return _vllm_labels(model, [], labels) | {"prompt": prompts, "stream": True}
 
 
 def _biased_labels(model: str, ids: list[int], labels: Labels) -> Body:
@@ -511,7 +517,7 @@ VLLM = Dialect(
     "structured_outputs",
     _vllm_sample,
     _completion_piece,
-    LabelReading("ids", _vllm_labels, _top_labels),
+    LabelReading("ids", _vllm_labels, _top_labels, _vllm_several_labels),
     Prompts(_vllm_prompt_body, _vllm_prompt),
     salt="cache_salt",
     siblings=True,

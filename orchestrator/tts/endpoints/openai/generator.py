@@ -9,10 +9,13 @@ asked.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 from tts.base.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
 from tts.build.tokenizer import Tokenizer
@@ -25,9 +28,14 @@ from ..streaming import NewTokens, StreamingGenerator
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .server import OpenAIServer
-from .siblings import Answer, Siblings, samples
+from .shared_requests import SharedRequests, Waiting, samples
 
 Word = tuple[int, ...]
+Siblings = Waiting[GenerateCall, list[int]]
+
+_OWN = ("input_ids", "seed", "on_rest")
+"""The fields of a call in which siblings may differ."""
+_same = attrgetter(*(each.name for each in fields(GenerateCall) if each.name not in _OWN))
 
 
 class Ends:
@@ -103,7 +111,7 @@ class OpenAIGenerator(StreamingGenerator):
         self._step_ids = tuple(word[0] for word in step_stop_words if len(word) == 1)
         self._stops = lru_cache(maxsize=256)(self._new_stops)
         self._ends = lru_cache(maxsize=256)(self._new_ends)
-        self._siblings = Siblings(self._draw)
+        self._siblings = SharedRequests(_siblings, self._draw)
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; sent again after a failure that may pass."""
@@ -154,18 +162,19 @@ class OpenAIGenerator(StreamingGenerator):
     async def _sibling(self, call: GenerateCall) -> list[int] | None:
         """The output, from a request for several; None where it takes one of its own."""
         alone = call.log_probs or call.temperature == 0 or not self._server.abilities.siblings
-        return None if alone else await self._siblings.ids(call)
+        return None if alone else await self._siblings.answer(call)
 
-    async def _draw(self, first: GenerateCall, siblings: Sequence[Answer]) -> None:
-        server = self._server
+    async def _draw(self, siblings: Siblings) -> None:
+        server, first = self._server, siblings[0][0]
         with suppress(EndpointError):  # a request of its own says it again, or is patient
             ask = replace(self._asked(first), samples=len(siblings))
             pieces = samples(self._http, server.dialect, server.abilities.model, ask)
             async with aclosing(pieces):
                 async for piece in pieces:
                     ids = self._new_tokens(piece, 0, first).ids
-                    if not siblings[piece.index].done():
-                        siblings[piece.index].set_result(ids[: self._output(first).add(ids)])
+                    _, answer = siblings[piece.index]
+                    if not answer.done():
+                        answer.set_result(ids[: self._output(first).add(ids)])
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
@@ -291,6 +300,20 @@ class OpenAIGenerator(StreamingGenerator):
 
     def _cannot(self, what: str) -> str:
         return f"{self._server} cannot {what}."
+
+
+def _siblings(calls: Siblings) -> Iterator[Siblings]:
+    """Calls that differ in their seeds alone, which count up."""
+    alike: defaultdict[object, list[tuple[GenerateCall, Any]]] = defaultdict(list)
+    for each in calls:
+        alike[each[0].input_ids.tobytes(), _same(each[0])].append(each)
+    for group in alike.values():
+        group.sort(key=lambda each: each[0].seed)
+        start = 0
+        for end in range(1, len(group) + 1):
+            if end == len(group) or group[end][0].seed != group[end - 1][0].seed + 1:
+                yield group[start:end]
+                start = end
 
 
 def _ranked(row: LogProbs, most: int) -> list[tuple[int, float]]:

@@ -12,7 +12,7 @@ from tts.engines.wire import EBNF, Guide
 
 from .dialects import DIALECTS, NAMES, VLLM, Ask, Dialect, DialectName, LabelsBy, Piece
 from .http_client import Http
-from .siblings import samples
+from .shared_requests import label_rows, samples
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Capabilities:
     """Log-probabilities of a prompt's tokens, which verifier format likelihood needs."""
     labels: LabelsBy = ""
     """How a verifier's labels are read; empty: they are not."""
+    several_labels: bool = False
+    """One request read the labels of several prompts."""
     grammar: str = ""
     """The field that takes a grammar; empty: guides are refused."""
     pooling: bool = False
@@ -198,6 +200,7 @@ async def _measured(http: Http, dialect: Dialect, capabilities: Capabilities) ->
     grammar = isinstance(guided, Piece) and isinstance(free, Piece) and guided.ids != free.ids
     labels, prompts = dialect.labels, dialect.prompts
     label_body = labels.body(model, _IDS, _LABELS) if labels else None
+    reads_labels = labels and await _can(http, dialect.path, label_body, labels.read)
     prompt_body = prompts.body(model, _IDS, 0) if prompts else None
     return replace(
         capabilities,
@@ -205,9 +208,8 @@ async def _measured(http: Http, dialect: Dialect, capabilities: Capabilities) ->
         seeds_beside_others=same and all(each.ids == first.ids for each in several[:_BESIDE]),
         siblings=same and isinstance(together, list) and _agree(next_ones, together),
         log_probs=bool(first.ids) and len(first.log_probs) == len(first.ids or ()),
-        labels=labels.by
-        if labels and await _can(http, dialect.path, label_body, labels.read)
-        else "",
+        labels=labels.by if labels and reads_labels else "",
+        several_labels=bool(reads_labels) and await _several_labels(http, dialect, model),
         prompt_log_probs=prompts is not None
         and await _can(http, dialect.path, prompt_body, lambda answer: prompts.read(answer, _IDS)),
         grammar=dialect.grammar if grammar else "",
@@ -220,6 +222,18 @@ async def _siblings(http: Http, dialect: Dialect, model: str, ask: Ask) -> list[
         return None
     outputs = {piece.index: piece.ids or [] async for piece in samples(http, dialect, model, ask)}
     return [outputs.get(at, []) for at in range(ask.samples)]
+
+
+async def _several_labels(http: Http, dialect: Dialect, model: str) -> bool:
+    """Whether one request reads the labels of each of its prompts."""
+    if dialect.labels is None or dialect.labels.several is None:
+        return False
+    prompts = [_IDS, _IDS[1:]]
+    try:
+        rows = [row async for row in label_rows(http, dialect, model, prompts, _LABELS)]
+    except EndpointError:
+        return False
+    return {place for place, _ in rows} == set(range(len(prompts)))
 
 
 def _agree(alone: Sequence[list[int] | None], together: Sequence[list[int]]) -> bool:

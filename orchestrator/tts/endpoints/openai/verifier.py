@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,8 +19,9 @@ from tts.build.verifiers.untrained import last_step
 
 from ..base import ScoreCall, VerifierResult
 from . import answers
-from .dialects import log_probs_of
+from .dialects import LogProbs, log_probs_of
 from .server import OpenAIServer
+from .shared_requests import SharedRequests, Waiting, label_rows
 
 
 class OpenAIVerifier:
@@ -80,10 +82,17 @@ class OpenAIVerifier:
             tokens = label_ids(self._tokenizer, spec.labels)
             labels = dict(zip(tokens, spec.labels.values(), strict=True))
         texts = [self._tokenizer.decode([label]) for label in labels]
-        return partial(self._graded, tuple(labels), texts, tuple(labels.values()))
+        send = partial(self._read_together, tuple(labels))
+        shared = SharedRequests[list[int], LogProbs](lambda calls: (calls,), send)
+        return partial(self._graded, shared, tuple(labels), texts, tuple(labels.values()))
 
     async def _graded(
-        self, labels: Sequence[int], texts: Sequence[str], weights: Sequence[float], ids: list[int]
+        self,
+        shared: SharedRequests[list[int], LogProbs],
+        labels: Sequence[int],
+        texts: Sequence[str],
+        weights: Sequence[float],
+        ids: list[int],
     ) -> float:
         """The mean of the labels' weights under their probabilities after the dialogue.
 
@@ -91,8 +100,10 @@ class OpenAIVerifier:
         """
         abilities, reading = self._server.abilities, self._server.dialect.labels
         assert reading is not None  # the capabilities say so
-        body = reading.body(abilities.model, ids, labels)
-        rows = reading.read(await self._http.post(self._server.dialect.path, body))
+        rows = await shared.answer(ids) if abilities.several_labels else None
+        if rows is None:
+            body = reading.body(abilities.model, ids, labels)
+            rows = reading.read(await self._http.post(self._server.dialect.path, body))
         log_probs = log_probs_of(rows, labels, texts)
         if None in log_probs:
             if not abilities.prompt_log_probs:
@@ -109,6 +120,18 @@ class OpenAIVerifier:
             prompts = await asyncio.gather(*(self._prompt([*ids, label]) for label in labels))
             log_probs = [prompt[-1] for prompt in prompts]
         return answers.mean_weight([each for each in log_probs if each is not None], weights)
+
+    async def _read_together(
+        self, labels: Sequence[int], calls: Waiting[list[int], LogProbs]
+    ) -> None:
+        """Answer each dialogue with the probabilities of the labels after it, as they come."""
+        server, prompts = self._server, [ids for ids, _ in calls]
+        several = label_rows(self._http, server.dialect, server.abilities.model, prompts, labels)
+        with suppress(EndpointError):  # a request of its own says it again, or is patient
+            async with aclosing(several):
+                async for place, rows in several:
+                    if not calls[place][1].done():
+                        calls[place][1].set_result(rows)
 
     async def _likelihood(self, vocabulary: int, ids: list[int]) -> float:
         """The geometric mean of the probabilities of the last step's tokens."""

@@ -1,14 +1,25 @@
-"""Several samples of one request: the ids are those of requests of their own."""
+"""Several samples or prompts of one request are answered as by requests of their own."""
 
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.endpoints.openai.asking import CALL, PROMPT, opened
-from tests.endpoints.openai.stand_in import StandIn, drawn
+from tests.endpoints.openai.stand_in import ROOT, TOKENIZER, StandIn, drawn, log_prob
+
+from tts.build.spec import VerifierSpec
+from tts.build.verifiers.dialogue import label_ids
+from tts.endpoints.base import ScoreCall
+from tts.endpoints.openai.answers import mean_weight
+from tts.endpoints.openai.verifier import OpenAIVerifier
 
 pytestmark = pytest.mark.anyio
 TOP = 2**63
+SPEC = VerifierSpec.model_construct(
+    checkpoint=ROOT / "engines" / "checkpoints" / "demo-verifier", labels={"+": 1.0, "-": 0.0}
+)
+DIALOGUES = [[30, 31, 32], [30, 31], [40, 41, 42, 43]]
 
 
 class EachToken(StandIn):
@@ -28,7 +39,7 @@ def counts(stand_in):
 
 
 async def several(generator, seeds, **changes):
-    calls = [replace(CALL, seed=seed, **changes) for seed in seeds]
+    calls = [replace(CALL, seed=seed, on_rest=[].append, **changes) for seed in seeds]
     return await asyncio.gather(*map(generator.generate, calls))
 
 
@@ -68,6 +79,53 @@ async def test_what_a_broken_answer_left_out_is_asked_for_alone():
         stand_in.failures = [lambda: stand_in._error("refused")]
         assert await several(generator, range(2)) == [alone(seed) for seed in range(2)]
     assert counts(stand_in) == [1, 1, 1, 1, 2, 4]
+
+
+async def scored(server, dialogues):
+    verifier = OpenAIVerifier(server, TOKENIZER, SPEC)
+    calls = [ScoreCall(np.asarray(ids, dtype=np.int32)) for ids in dialogues]
+    results = await asyncio.gather(*map(verifier.score, calls))
+    labels = label_ids(TOKENIZER, SPEC.labels)
+    alone = [mean_weight([log_prob(ids, each) for each in labels], (1, 0)) for ids in dialogues]
+    assert [result.score for result in results] == pytest.approx(alone)
+
+
+class OnePrompt(StandIn):
+    """A server that takes one prompt a request."""
+
+    def _each(self, body):
+        return self._error("refused")
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "stops_after", "prompts"),
+    [
+        (StandIn(), None, [DIALOGUES]),
+        (StandIn(), 1, [DIALOGUES, *DIALOGUES[:2]]),
+        (OnePrompt(), None, DIALOGUES),
+        (StandIn("llama"), None, DIALOGUES),
+    ],
+)
+async def test_dialogues_that_are_scored_at_once_are_one_request(stand_in, stops_after, prompts):
+    """What a broken answer left out, and each where a server takes one, is asked for alone."""
+    async with opened(stand_in) as (server, _):
+        stand_in.stops_after = stops_after
+        await scored(server, DIALOGUES)
+        assert [body["prompt"] for body in stand_in.asked] == prompts
+        await scored(server, DIALOGUES[:1])
+    assert stand_in.asked[-1]["prompt"] == DIALOGUES[0]
+
+
+async def test_a_request_for_scores_ends_on_the_server_when_nobody_waits_for_any():
+    stand_in = StandIn()
+    async with opened(stand_in) as (server, _):
+        stand_in.hold.clear()
+        scoring = asyncio.ensure_future(scored(server, DIALOGUES))
+        while not stand_in.asked:
+            await asyncio.sleep(0.01)
+        scoring.cancel()
+        while not stand_in.given_up:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_request_ends_on_the_server_when_nobody_waits_for_any_of_its_samples():
