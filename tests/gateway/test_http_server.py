@@ -59,6 +59,52 @@ def test_all_addresses_of_a_name_are_listened_on_at_one_port(monkeypatch):
         each.close()
 
 
+class Transport:
+    """Keeps what is written to it, piece by piece."""
+
+    def __init__(self):
+        self.pieces, self.closed = [], False
+
+    def write(self, data):
+        self.pieces.append(data)
+
+    def write_eof(self):
+        self.pieces.append("eof")
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+
+FULL = b"x" * connections.SEND_BUFFER
+
+
+@pytest.mark.parametrize(
+    ("writes", "then", "pieces"),
+    [
+        ([b"head", b"one", b"two"], "wait", [b"headonetwo"]),
+        ([b"one", FULL, b"two", b"three"], "wait", [b"one" + FULL, b"twothree"]),
+        ([b"one", b"two"], "close", [b"onetwo"]),
+        ([b"one", b"two"], "write_eof", [b"onetwo", "eof"]),
+        ([b"one"], "vanish", []),
+    ],
+)
+async def test_what_is_written_in_one_turn_of_the_loop_goes_in_one_piece(writes, then, pieces):
+    transport = Transport()
+    cork = connections._Cork(transport, asyncio.get_running_loop())
+    for data in writes:
+        cork.write(data)
+    if then in ("close", "write_eof"):
+        getattr(cork, then)()
+        assert transport.pieces == pieces
+    transport.closed = then == "vanish"
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert transport.pieces == pieces
+
+
 @pytest.mark.parametrize("in_time", [True, False])
 def test_a_gateway_serves_before_it_says_so_and_says_nothing_if_it_cannot(in_time):
     said, service = [], tiny()

@@ -1,7 +1,8 @@
 """HTTP/1.1 in the event loop: uvicorn's server, with limits on what a client may do to it.
 
 A request that comes in one piece is parsed, with its body, before its handler begins, and what is
-sent goes to the socket in the same turn of the loop: nothing is handed from thread to thread.
+sent goes to the socket at the end of the same turn of the loop: nothing is handed from thread to
+thread.
 """
 
 from __future__ import annotations
@@ -88,6 +89,45 @@ class HttpServer(uvicorn.Server):
             connection.transport.close()
 
 
+class _Cork:
+    """A transport to which what is written in one turn of the loop goes in one piece.
+
+    To send a piece costs as much as to make one of a token: events that come together go together,
+    and the head of a response with the first of them.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._pieces, self._size = list[bytes](), 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this with what else is written in this turn, but not more than `SEND_BUFFER`."""
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size >= SEND_BUFFER:  # so that the transport can hold its writer up
+            self._flush()
+
+    def close(self) -> None:
+        """Close it once all is sent."""
+        self._flush()
+        self._transport.close()
+
+    def write_eof(self) -> None:
+        """Send the end behind all that was written."""
+        self._flush()
+        self._transport.write_eof()
+
+    def _flush(self) -> None:
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        if pieces and not self._transport.is_closing():
+            self._transport.write(b"".join(pieces))
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """A connection that is closed when headers are too long, or do not come in time, or when what
     is sent is not taken.
@@ -107,7 +147,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give a client that has connected its time for headers, or refuse it."""
-        super().connection_made(transport)
+        super().connection_made(_Cork(transport, self.loop))  # type: ignore[arg-type]
         if len(self.connections) >= (self.limit_concurrency or 0):
             transport.abort()
         else:

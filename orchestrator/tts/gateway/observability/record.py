@@ -20,6 +20,7 @@ import sqlite3
 import time
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -150,17 +151,25 @@ TABLES = (
     "CREATE TRIGGER IF NOT EXISTS forget_client AFTER DELETE ON requests BEGIN "
     "DELETE FROM clients WHERE time = old.time AND id = old.id; END",
 )
-_INSERT = f"INSERT INTO requests ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+MAX_VALUES = 999
+"""Values of one statement that every SQLite takes."""
 
 
 def write_requests(connection: sqlite3.Connection, records: Sequence[ServedRequest]) -> None:
     """Write records, and remove old ones."""
-    connection.executemany(_INSERT, map(_row, records))
-    connection.executemany(
-        "INSERT OR REPLACE INTO clients VALUES (?, ?, ?)",
-        [(each.time, each.id, each.client) for each in records if each.client is not None],
-    )
+    _insert(connection, f"INTO requests ({', '.join(_COLUMNS)})", list(map(_row, records)))
+    clients = [(each.time, each.id, each.client) for each in records if each.client is not None]
+    _insert(connection, "OR REPLACE INTO clients", clients)
     _forget_old(connection, len(records))
+
+
+def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows, many with one statement: each takes the interpreter lock from the loop."""
+    width = len(rows[0]) if rows else 1
+    for start in range(0, len(rows), size := MAX_VALUES // width):
+        some = rows[start : start + size]
+        places = ", ".join([f"({', '.join('?' * width)})"] * len(some))
+        connection.execute(f"INSERT {into} VALUES {places}", [*chain.from_iterable(some)])
 
 
 def _row(record: ServedRequest) -> tuple[object, ...]:

@@ -132,12 +132,9 @@ class Writer:
             except queue.Empty:
                 self._idle()
                 continue
-            due = time.monotonic() + BATCH_S
-            while batch[-1] is not None and (rest_s := due - time.monotonic()) > 0:
-                try:
-                    batch.append(self._waiting.get(timeout=rest_s))
-                except queue.Empty:
-                    break
+            time.sleep(BATCH_S)  # to be woken by each record would cost more than to write it
+            while batch[-1] is not None and not self._waiting.empty():
+                batch.append(self._waiting.get())
             closes = batch[-1] is None
             records = [record for record in batch if record is not None]
             try:
