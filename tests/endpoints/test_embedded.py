@@ -4,13 +4,13 @@ import asyncio
 import importlib.util
 import json
 import sys
-from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 from tritonclient.grpc import service_pb2
 
 from tts.base import paths

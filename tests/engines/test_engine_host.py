@@ -4,10 +4,10 @@ import json
 import queue
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.engines.engine_host import EngineHost
 from tests.engines.host_requests import Stepping, prompt, sampled
 

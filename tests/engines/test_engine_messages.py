@@ -2,13 +2,13 @@
 
 import itertools
 import socket
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from tts.engines.engine_messages import (
     Cancel,

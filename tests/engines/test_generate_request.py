@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from msgspec import structs
 
 from tts.base.errors import RequestError
 from tts.engines import wire
@@ -437,6 +438,6 @@ def test_stop_words_that_many_clients_once_sent_do_not_stay_in_memory():
 def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, other):
     plain = parse_request(tensors(), GENERATOR)
     stated = parse_request(tensors(**{name: neutral}), GENERATOR)
-    assert replace(stated, input_ids=plain.input_ids) == plain
+    assert structs.replace(stated, input_ids=plain.input_ids) == plain
     with pytest.raises(RequestError, match=name):
         parse_request(tensors(**{name: other}), GENERATOR)

@@ -6,12 +6,12 @@ The tiny engine's weights are random, so that it would break every form that it 
 import json
 import re
 import threading
-from dataclasses import replace
 
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.constraints.languages import nodes
 from tests.constraints.test_schema_check import RIGHT as SCHEMAS
 from tests.engines.conftest import VOCABULARY

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from tests.build.openvino_build import logits
 from tests.engines.conftest import GRADES, same_as_generator
 from tests.engines.host_requests import prompt, sampled
@@ -40,7 +41,7 @@ def one(open_host, one_engine):
 
 def test_it_writes_bit_for_bit_what_the_generator_writes(one, open_host):
     requests = [
-        replace(sampled(seed, return_log_probs=True), **shape)
+        structs.replace(sampled(seed, return_log_probs=True), **shape)
         for seed in range(4)
         for shape in SHAPES
     ]
@@ -72,7 +73,7 @@ def test_a_score_that_asks_for_more_than_its_labels_is_refused(one_engine):
         {"guide": SHAPES[-1]["guide"]},
     ):
         with pytest.raises(RequestError):
-            check_request(replace(score_request(PROMPTS[0]), **more), limits)
+            check_request(structs.replace(score_request(PROMPTS[0]), **more), limits)
 
 
 def test_other_labels_need_another_build(pair, one_engine):
@@ -103,6 +104,8 @@ def test_a_server_of_one_engine_writes_and_scores_through_one_model(one, one_eng
     scores = [response.label_logits for response in one.run(*map(score_request, PROMPTS))]
     for found, expected in zip(answers[:12], scores, strict=True):
         assert found.score == pytest.approx(first_probability(expected), abs=1e-5)
-    requests = [replace(sampled(seed, n=12), input_ids=PROMPTS[0], end_id=2) for seed in range(12)]
+    requests = [
+        structs.replace(sampled(seed, n=12), input_ids=PROMPTS[0], end_id=2) for seed in range(12)
+    ]
     assert answers[12:] == [response.token_ids for response in one.run(*requests)]
     assert "input_ids holds the id 1000" in str(refused)

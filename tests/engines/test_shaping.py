@@ -1,9 +1,8 @@
 """Penalties and a least length change what is drawn as their formulas say."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.engines.host_requests import prompt, sampled
 from tests.engines.numpy_llama import llama_logits
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from .generate_request import EngineLimits, GenerateRequest, Sequences
 from .responses import OnResponse, Response

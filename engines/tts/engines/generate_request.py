@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -63,8 +64,7 @@ class EngineLimits:
         return longest if self.chunked_context else min(longest, self.max_num_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateRequest:
+class GenerateRequest(msgspec.Struct, array_like=True, frozen=True):
     """One validated request. Greedy unless `top_k` or `top_p` says to sample."""
 
     input_ids: npt.NDArray[np.int64]

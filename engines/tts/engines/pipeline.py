@@ -8,7 +8,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as ops
 import openvino_genai as ov_genai
+from msgspec.structs import replace
 
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision

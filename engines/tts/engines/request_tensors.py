@@ -38,6 +38,7 @@ NEUTRAL: dict[str, int | float | bool] = {
     "return_perf_metrics": False,
 }
 EMPTY = ("bad_words_list", "embedding_bias")
+_INPUTS = wire.INPUTS | wire.HOST_INPUTS
 _FIELDS = {
     "end_id": "end_id",
     "temperature": "temperature",
@@ -86,7 +87,7 @@ def parse_request(tensors: Tensors, limits: EngineLimits) -> GenerateRequest:
     Raises RequestError with one sentence that names the tensor and what is allowed.
     """
     for name in tensors:
-        if name not in wire.INPUTS and name not in wire.HOST_INPUTS:
+        if name not in _INPUTS:
             raise RequestError(f"{name} is not supported by this engine; leave it out")
     for name in REQUIRED:
         if name not in tensors:
@@ -188,6 +189,6 @@ def _scalar(tensors: Tensors, name: str, default: Any = None) -> Any:
 
 
 def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
-    kind = (wire.INPUTS | wire.HOST_INPUTS)[name]
+    kind = _INPUTS[name]
     if tensor.dtype != wire.DTYPES[kind]:
         raise RequestError(f"{name} must be {kind}, not {tensor.dtype}")

@@ -6,9 +6,9 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +26,7 @@ ENGINE_DIED = 70
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, array_like=True, frozen=True):
     """One response to a request: tokens, or the reason why there are none."""
 
     token_ids: list[int]

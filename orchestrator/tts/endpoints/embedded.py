@@ -12,11 +12,11 @@ import logging
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from tts.base.errors import (
     EndpointError,
