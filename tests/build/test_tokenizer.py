@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import MagicMock, Mock, PropertyMock
 
 import pytest
 import tokenizers
@@ -16,7 +17,7 @@ from tests.amounts import amount
 from tts.base import paths
 from tts.base.errors import CheckpointError
 from tts.build.token_texts import grammar_tokenizer, guide_texts, token_texts
-from tts.build.tokenizer import LONG, Tokenizer
+from tts.build.tokenizer import LONG, Tokenizer, TooManyTokens
 
 USER = [{"role": "user", "content": "1 + 1?"}]
 
@@ -46,6 +47,21 @@ def test_end_tokens_that_are_no_ids_are_named(folder, value):
     (folder / "generation_config.json").write_text(f'{{"eos_token_id": {value}}}')
     with pytest.raises(CheckpointError, match=r"generation_config\.json: eos_token_id is"):
         _ = Tokenizer(folder).eos_ids
+
+
+@pytest.mark.parametrize("text", ["7 ", "7 " * LONG], ids=["short", "long"])
+def test_a_text_of_too_many_tokens_is_counted_and_no_list_is_made(folder, text, monkeypatch):
+    tokenizer = Tokenizer(folder)
+    ids = tokenizer.encode(text)
+    assert tokenizer.encode(text, len(ids)) == ids
+    encoding = MagicMock(__len__=lambda _: len(ids))
+    type(encoding).ids = list_of_ids = PropertyMock()
+    library = Mock(encode=lambda *_, **__: encoding, encode_batch_fast=lambda *_, **__: [encoding])
+    monkeypatch.setattr(tokenizer, "_tokenizer", library)
+    with pytest.raises(TooManyTokens) as raised:
+        tokenizer.encode(text, len(ids) - 1)
+    assert raised.value.count == len(ids)
+    list_of_ids.assert_not_called()
 
 
 def test_without_configurations_the_end_token_is_missing(folder):

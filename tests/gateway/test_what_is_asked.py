@@ -185,6 +185,9 @@ def test_a_prompt_leaves_room_for_a_token_of_the_answer(ask, tokenizer, request_
         path, body = request_of(text, tokenizer.encode(text[:1000]))
         ((status, answer),) = ask((path, {"model": "tiny", **body}))
         assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+        if len(text) < 1000 and path == TEXT:
+            tokens = len(tokenizer.encode(text))
+            assert f"resulted in {tokens} tokens" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("chat", [True, False], ids=["chat", "text"])

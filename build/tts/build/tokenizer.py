@@ -39,6 +39,14 @@ EOS_FILES = ("generation_config.json", "config.json")
 """Files of a checkpoint that may name the ids which end a sequence; the first that does counts."""
 
 
+class TooManyTokens(Exception):
+    """A text has more tokens than its reader takes."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} tokens")
+        self.count = count
+
+
 class Tokenizer:
     """Token ids of one checkpoint. Encoding never adds special tokens by itself."""
 
@@ -82,10 +90,11 @@ class Tokenizer:
         """One more than the highest token id, added tokens included; ids between may be unused."""
         return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         """Token ids of `text`; special tokens written in it are recognised, none are added.
 
-        What `inert` has marked is text.
+        What `inert` has marked is text. Otherwise raises TooManyTokens for more than `most`, which
+        are only counted: a list of a million ids takes 20 ms, in which no other thread runs.
         """
         with self._refusals("encode a text"):
             if MARK in text:
@@ -94,8 +103,10 @@ class Tokenizer:
                 (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
             else:
                 encoding = self._tokenizer.encode(text, add_special_tokens=False)
-            ids: list[int] = encoding.ids
-        return ids
+            if most is None or len(encoding) <= most:
+                ids: list[int] = encoding.ids
+                return ids
+        raise TooManyTokens(len(encoding))
 
     def encode_after(self, before: str, text: str) -> list[int]:
         """Token ids of `text` as it is encoded where it follows `before`.

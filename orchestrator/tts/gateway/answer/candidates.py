@@ -80,9 +80,8 @@ async def answer_by_candidates(
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
         search = replace(search, n=min(search.n, MAX_CANDIDATES))
     (prompt,) = sampling.prompts
-    room = generator.room(
-        [*prompt, *generator.models.generator.encode(sampling.lead)], call.request.limit
-    )
+    behind = generator.models.generator.encode(sampling.lead)
+    room = generator.room(len(prompt) + len(behind), call.request.limit)
     if config:
         room = min(room, config.max_tokens)
     if budget := search.config.limits.budget_tokens:

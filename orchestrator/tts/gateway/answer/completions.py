@@ -59,34 +59,37 @@ async def completions(call: Call[CompletionRequest]) -> None:
         raise bad_request("max_tokens is 0, and nothing is to be given back (echo).", "max_tokens")
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
-    _check(request)
-    prompts = await _tokenised(call.service, request)
+    all_prompts = request.prompts
+    _check(request, len(all_prompts) * request.n)
+    prompts = await _tokenised(call.service, all_prompts, special=request.add_special_tokens)
     if not all(prompts):
         raise bad_request("A prompt is empty: it has no tokens.", "prompt")
     guide = form.guide if form else None
-    conversation = str(request.prompts[0])
+    conversation = str(all_prompts[0])
     sampling = Sampling(prompts, conversation, request.logprobs, request.echo, guide)
     await _generate(call, encoder, sampling)
 
 
-async def _tokenised(service: Service, request: CompletionRequest) -> list[list[int]]:
+async def _tokenised(
+    service: Service, prompts: list[str | list[int]], *, special: bool
+) -> list[list[int]]:
     """The token ids of each prompt, within the context and as the filters let it pass."""
     tokenizer, context = service.generator.models.generator, service.generator.context
     size = 0
-    for prompt in request.prompts:
+    for prompt in prompts:
         if isinstance(prompt, str):
             size += require_length(tokenizer, context, prompt)
         else:
-            service.generator.room(prompt, None)
+            service.generator.room(len(prompt), None)
             size += len(prompt)
-    prompts = await _filtered(service, request.prompts)
+    passed = await _filtered(service, prompts)
 
     def ids_of(prompt: str | list[int]) -> list[int]:
         if not isinstance(prompt, str):
             return known_ids(tokenizer, prompt)
-        return tokenizer.encode(prompt_text(tokenizer, prompt, special=request.add_special_tokens))
+        return service.generator.prompt_ids(prompt_text(tokenizer, prompt, special=special))
 
-    return await tokenised(size, lambda: list(map(ids_of, prompts)))
+    return await tokenised(size, lambda: list(map(ids_of, passed)))
 
 
 async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[str | list[int]]:
@@ -111,8 +114,7 @@ async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[st
     return passed
 
 
-def _check(request: CompletionRequest) -> None:
-    choices = len(request.prompts) * request.n
+def _check(request: CompletionRequest, choices: int) -> None:
     if not 1 <= choices <= MAX_CHOICES:
         raise bad_request(
             f"The request asks for {choices} choices over all its prompts; 1 to {MAX_CHOICES} are "
@@ -209,7 +211,7 @@ async def _generate(
             "unsupported_parameter",
         )
     behind = generator.models.generator.encode(sampling.lead)
-    limits = [generator.room([*prompt, *behind], request.limit) for prompt in prompts]
+    limits = [generator.room(len(prompt) + len(behind), request.limit) for prompt in prompts]
     charged = call.exchange.key is not None
     generate_calls = generator.calls(request, sampling, limits, charged=charged)
     samples = [

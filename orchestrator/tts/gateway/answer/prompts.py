@@ -167,7 +167,7 @@ async def chat_prompt(call: Call[ChatRequest], models: Models) -> tuple[list[int
 
     def read() -> tuple[list[int], Thinking | None]:
         text, thinking = chat_text(models, request)
-        return tokenizer.encode(text), thinking
+        return service.generator.prompt_ids(text), thinking
 
     return await tokenised(characters, read)
 

@@ -69,10 +69,10 @@ async def answer_by_search(
     search = await form_read(read) if reads_form else read()
     # 2. What it may take, charged to the key.
     thinking = models.thinking_about(problem)
-    room = service.generator.room(prompt, request.limit)
+    room = service.generator.room(len(prompt), request.limit)
     if thinking and request.limit:  # which bounds the answer; the thinking has its budget
         budget = search.config.parameters.get("thinking_budget") or thinking.budget
-        room = min(service.generator.room(prompt, None), room + (budget or room))
+        room = min(service.generator.room(len(prompt), None), room + (budget or room))
     most = search.config.limits.budget_tokens or search.n * room
     call.admit(len(prompt) + most, search=True)
     call.record.prompt_tokens = len(prompt)
@@ -183,7 +183,7 @@ class SearchAnswer:
             prompt = [*self._prompt, *closing, *lead]
         generate_call = GenerateCall(
             np.asarray(prompt, dtype=np.int32),
-            generator.room(prompt, request.limit),
+            generator.room(len(prompt), request.limit),
             0,
             0.0,
             1.0,

@@ -92,7 +92,7 @@ async def tool_prompt(
     def read() -> tuple[list[int], Thinking | None, ToolTurn | None]:
         text, thinking = _chat_text(models, request.messages, tools, call_form)
         prefix = turn.prefix if turn and not thinking else ""
-        return tokenizer.encode(text + prefix), thinking, turn
+        return service.generator.prompt_ids(text + prefix), thinking, turn
 
     return await tokenised(characters, read)
 

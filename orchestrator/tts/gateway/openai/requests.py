@@ -247,11 +247,10 @@ class CompletionRequest(Request, kw_only=True):
         prompt = self.prompt
         if isinstance(prompt, str):
             return [prompt]
-        ids = [item for item in prompt if isinstance(item, int)]
-        if len(ids) == len(prompt):
-            return [ids]
-        kind = type(prompt[0])
-        if ids or not all(isinstance(item, kind) for item in prompt):
+        kinds = set(map(type, prompt))
+        if kinds == {int}:
+            return [cast(list[int], prompt)]
+        if len(kinds) > 1:
             raise bad_request("prompt mixes texts, token ids and lists of them.", "prompt")
         return cast(list[str | list[int]], prompt)
 

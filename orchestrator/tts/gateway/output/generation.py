@@ -14,6 +14,7 @@ import numpy as np
 
 from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
+from tts.build.tokenizer import TooManyTokens
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.shaping import Shaping
 from tts.endpoints.streaming import NewTokens
@@ -98,13 +99,21 @@ class TextGenerator:
         """Tokens of prompt and output together, at most."""
         return self.models.deployment.generator.max_seq_len
 
-    def room(self, prompt: Sequence[int], limit: int | None) -> int:
-        """How many tokens may be generated after a prompt; raises ApiError if there is no room."""
-        room = self.context - len(prompt)
+    def prompt_ids(self, text: str) -> list[int]:
+        """The token ids of a prompt; raises ApiError if there is no room after it."""
+        try:
+            return self.models.generator.encode(text, self.context - 1)
+        except TooManyTokens as error:
+            self.room(error.count, None)
+            raise
+
+    def room(self, size: int, limit: int | None) -> int:
+        """How many tokens may be generated after a prompt of this size; ApiError if none may."""
+        room = self.context - size
         if room < 1:
             raise bad_request(
                 f"This model's maximum context length is {self.context} tokens. However, your "
-                f"messages resulted in {len(prompt)} tokens, and the answer needs one at least. "
+                f"messages resulted in {size} tokens, and the answer needs one at least. "
                 "Please reduce the length of the messages.",
                 "messages",
                 "context_length_exceeded",

@@ -62,7 +62,7 @@ class CharacterTokenizer(Tokenizer):
         """See Tokenizer: no text spells a control token."""
         return text
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         """See Tokenizer."""
         return [ord(character) for character in text]
 
