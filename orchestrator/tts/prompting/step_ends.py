@@ -50,7 +50,8 @@ def first_step(
     text = decode(ids)
     if delimiter not in text:
         return Thought(ids, text, Stop.LENGTH if truncated else Stop.END)
-    if delimiter not in decode(ids[:-1]):  # the rule: the last token completed it
+    # the rule: the last token completed it
+    if delimiter not in text.removesuffix(decode(ids[-1:])):
         return Thought(ids, text, Stop.STEP)
     cut = ids[: _step_end(ids, 0, decode, delimiter)]
     return Thought(cut, decode(cut), Stop.STEP)

@@ -182,13 +182,14 @@ class LoadOverTime:
         """Something of this load was in flight from `start` to `end`."""
         while end > self.width_s * len(self._integrals):
             self._join()
-        place = int(start / self.width_s)
-        while place < len(self._integrals):
-            low, high = place * self.width_s, (place + 1) * self.width_s
-            self._integrals[place] += load * max(0.0, min(end, high) - max(start, low))
+        width, integrals = self.width_s, self._integrals
+        for place in range(int(start / width), len(integrals)):
+            low, high = place * width, (place + 1) * width
+            # conditions in place of min and max, which take twice as long
+            overlap = (end if end < high else high) - (start if start > low else low)
+            integrals[place] += load * max(0.0, overlap)
             if high >= end:
                 return
-            place += 1
 
     def means(self, wall_s: float) -> list[float]:
         """The mean load of each stretch of a run that took `wall_s`; the last one may be cut."""
