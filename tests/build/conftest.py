@@ -163,16 +163,17 @@ def state(tmp_path, monkeypatch):
     state, tools, site = (tmp_path / name for name in ("state", "bin", "site"))
     state.mkdir()
     tools.mkdir()
-    python = f"exec {sys.executable} -S"  # without site-packages, which it does not need
+    # without site-packages, which it does not need; as a module it is compiled once
+    python = f"PYTHONPATH={STANDIN} exec {sys.executable} -S -c"
     for tool in TOOLS:
         script = tools / tool
-        script.write_text(f'#!/bin/sh\n{python} {STANDIN}/toolchain.py {tool} "$@"\n')
+        code = f"import sys, toolchain; toolchain.run({tool!r}, *sys.argv[1:])"
+        script.write_text(f'#!/bin/sh\n{python} "{code}" "$@"\n')
         script.chmod(0o755)
     shutil.copytree(STANDIN / "site", site, ignore=shutil.ignore_patterns("__pycache__"))
     install_version(site, "1.2.1")
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("TTS_STANDIN_STATE", str(state))
-    monkeypatch.setenv("TTS_STANDIN_BIN", str(tools))
     monkeypatch.setenv("TTS_STANDIN_SITE", str(site))
     monkeypatch.setenv("TTS_STANDIN_API", str(STANDIN / "python_api.json"))
     monkeypatch.delenv(contract.version_variable(), raising=False)

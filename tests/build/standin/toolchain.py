@@ -20,7 +20,6 @@ from pathlib import Path
 from build_arguments import FLAGS, check_build_arguments
 
 STATE = Path(os.environ["TTS_STANDIN_STATE"])
-BIN = Path(os.environ["TTS_STANDIN_BIN"])
 SITE = os.environ["TTS_STANDIN_SITE"]
 VALUED = {"--name", "--gpus", "--user", "--network", "--mount", "--env"}
 SWITCHES = {"--rm", "--init"}
@@ -96,7 +95,8 @@ def docker(arguments):
     offline = options.get("--network") == "none" or environment.get("HF_HUB_OFFLINE") == "1"
     if not offline and "--calibration-set" not in command:
         refuse("a step that downloads nothing is offline")
-    os.execvpe(BIN / command[0], command, os.environ | environment)
+    os.environ.update(environment)
+    run(*command)
 
 
 def mount(value):
@@ -202,12 +202,15 @@ def build_config(values, quantization):
     }
 
 
-if __name__ == "__main__":
-    tool, words = sys.argv[1], sys.argv[2:]
-    note(tool, words)
-    {
-        "docker": docker,
-        "nvidia-smi": nvidia_smi,
-        "python3": python3,
-        "trtllm-build": trtllm_build,
-    }[tool](words)
+def run(tool, *arguments):
+    """Play one of the tools; docker plays what it runs in its own place."""
+    note(tool, arguments)
+    TOOLS[tool](list(arguments))
+
+
+TOOLS = {
+    "docker": docker,
+    "nvidia-smi": nvidia_smi,
+    "python3": python3,
+    "trtllm-build": trtllm_build,
+}
