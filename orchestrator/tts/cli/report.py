@@ -18,9 +18,9 @@ from tts.lab.study.folder import is_study
 from tts.lab.study.measure import measure
 from tts.lab.study.study_run import finished_study
 from tts.reports.console import consoles, say
-from tts.reports.page import Report
 from tts.reports.page.export import write_figures
 from tts.reports.page.of_runs import follow, report_on
+from tts.reports.page.page import Report
 from tts.reports.study_page import print_advice, study_report
 from tts.reports.terminal import listed_table, print_report
 from tts.reports.trace import write_trace

@@ -18,9 +18,8 @@ from tts.session import Result
 
 from .console import Sheet, table
 from .figures.verifier import discrimination, measurement_figures
-from .page import Report
 from .page.of_runs import facts_of
-from .page.page import Facts
+from .page.page import Facts, Report
 
 MOST_ROWS = 40
 _CHARACTERS = 60

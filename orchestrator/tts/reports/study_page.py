@@ -33,8 +33,8 @@ from .figures.charts import (
     spec,
     tint,
 )
-from .page import FILE, Report
 from .page.of_runs import facts_of
+from .page.page import FILE, Report
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"

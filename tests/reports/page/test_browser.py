@@ -9,7 +9,7 @@ import pytest
 from tests.reports.page.runs import HOSTILE, write_run
 
 from tts.reports.figures.charts import Figure
-from tts.reports.page import Report
+from tts.reports.page.page import Report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)

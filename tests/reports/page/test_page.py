@@ -12,9 +12,9 @@ from tests.reports.page.runs import HOSTILE, write_run
 
 from tts.base.errors import RunError
 from tts.reports.figures.charts import Figure
-from tts.reports.page import Report
 from tts.reports.page import page as page_module
 from tts.reports.page.of_runs import facts_of
+from tts.reports.page.page import Report
 
 CHART = {"mark": "bar", "data": {"name": "rows"}, "encoding": {"y": {"field": "right"}}}
 

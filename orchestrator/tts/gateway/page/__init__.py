@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tts.reports.page.assets import scripts, styles
-from tts.reports.page.page import PANE
+from tts.reports.page.assets import PANE, scripts, styles
 
 from ..call import Call
 from ..openai.errors import ApiError, quoted

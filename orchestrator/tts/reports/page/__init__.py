@@ -17,7 +17,3 @@ lists problems, `tree.js` draws a tree, `pane.js` shows one with its times and
 answers, `viewer.js` ties them together. `static/vendor/` holds third
 parties' builds, which `scripts/run vendor` fetches and verifies.
 """
-
-from .page import FILE, Report
-
-__all__ = ["FILE", "Report"]

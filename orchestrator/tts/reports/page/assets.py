@@ -23,6 +23,8 @@ import msgspec
 STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
 MANIFEST = VENDOR / "manifest.json"
+PANE = Path(__file__).parent / "templates" / "pane.html.j2"
+"""The template of a problem's pane, as HTML: other pages have it, too."""
 SCRIPTS = (
     *("store.js", "math.js", "markdown.js", "charts.js"),
     *("problems.js", "tree.js", "pane.js", "viewer.js", "age.js"),

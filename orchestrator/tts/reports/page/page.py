@@ -43,8 +43,6 @@ Facts = Mapping[str, Mapping[str, Cell]]
 """The facts of a page by heading: names and values."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
-PANE = _TEMPLATES / "pane.html.j2"
-"""The template of a problem's pane, as HTML: other pages have it, too."""
 
 
 @dataclass(frozen=True)
