@@ -185,7 +185,7 @@ def test_a_function_that_scores_stands_in_the_file(init, url, tmp_path):
 def test_the_folder_of_a_model_that_is_not_here_is_no_owner_on_the_hub(init):
     values, done = init("--generator", "models/Qwen2.5-1.5B-Instruct")
     assert values["generator"]["checkpoint"] == "models/Qwen2.5-1.5B-Instruct"
-    assert "No folder models/Qwen2.5-1.5B-Instruct is here" in done.said
+    assert "There is no folder models/Qwen2.5-1.5B-Instruct" in done.said
     assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B" in done.out
 
 

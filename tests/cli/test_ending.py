@@ -9,7 +9,14 @@ import sys
 import psutil
 import pytest
 
-from tts.base.errors import BuildError, CheckpointError, ConfigError, DatasetError, RunError
+from tts.base.errors import (
+    BuildError,
+    CheckpointError,
+    ConfigError,
+    DatasetError,
+    RunError,
+    WrongFolder,
+)
 from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, exit_code_of
 from tts.endpoints.functions import users_code
 
@@ -35,7 +42,14 @@ def bugs(state):
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(ConfigError, 2), (DatasetError, 2), (CheckpointError, 2), (BuildError, 1), (RunError, 1)],
+    [
+        (ConfigError, 2),
+        (DatasetError, 2),
+        (CheckpointError, 2),
+        (WrongFolder, 2),
+        (BuildError, 1),
+        (RunError, 1),
+    ],
 )
 def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys, kind, code):
     assert exit_code_of(raising(kind("This is wrong.", hint="Do that."))) == code

@@ -216,10 +216,10 @@ def test_runs(kept, tmp_path):
         (("plan",), "UsageError", 2),
         (("lint", "demo", "--nope"), "UsageError", 2),
         (("report", ".", "."), "UsageError", 2),
-        (("report", "/nowhere"), "RunError", 1),
+        (("report", "/nowhere"), "WrongFolder", 2),
         (("bench", "demo", "--strategy", "beem-search"), "ConfigError", 2),
         (("solve", ""), "ConfigError", 2),
-        (("runs", "list", "/nowhere"), "RunError", 1),
+        (("runs", "list", "/nowhere"), "WrongFolder", 2),
     ],
 )
 def test_an_error_is_a_document_and_said_on_stderr(words, kind, code):

@@ -123,6 +123,12 @@ class RunError(TtsError):
     """A run folder cannot be written, read or resumed."""
 
 
+class WrongFolder(RunError):
+    """A folder that is named for a run holds none, or cannot take a new one."""
+
+    exit_code = 2
+
+
 class RunDamaged(RunError):
     """Parts of a run folder contradict each other, or are not as they were written."""
 

@@ -98,7 +98,7 @@ def _named(
     if not is_url(text):
         model = compiled_model(text, role, base, tokenizer)
         if model.repository:
-            say(f"No folder {text} is here: {model.repository} of the Hugging Face hub is meant.")
+            say(f"There is no folder {text}: {model.repository} of the Hugging Face hub is taken.")
         return _Named(text, model)
     server = ask(text)
     reported = server.capabilities

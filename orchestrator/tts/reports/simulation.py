@@ -18,6 +18,7 @@ from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 
 from .console import Sheet, table
+from .figures.charts import counted
 
 _NOTES = (
     "All of this is simulated: compare the rows of one table; its seconds are not measurements.",
@@ -90,7 +91,7 @@ def _title(scenario: Scenario, strategy: str, outcome: SimulationOutcome) -> str
         engines = "engines with step times fitted to a tune result, caches as of " + engines
     return (
         f"simulated: {engines}{_place(scenario)}\n"
-        f"{strategy}, n={scenario.parameters.n}; {scenario.problems} problems, "
+        f"{strategy}, n={scenario.parameters.n}; {_problems(scenario.problems)}, "
         f"{scenario.in_flight} in flight; {outcome.generator.generated_tokens:,} tokens generated"
     )
 
@@ -199,7 +200,7 @@ def advice_text(advice: Sequence[PlacementAdvice]) -> list[str]:
 
 
 def _problems(count: int) -> str:
-    return f"{count:,} problems"
+    return counted(count, "problem")
 
 
 def _table(runs: Sequence[PlacedRun]) -> Table:

@@ -31,7 +31,7 @@ import msgspec
 import psutil
 
 from tts.base import paths
-from tts.base.errors import RunError, did_you_mean
+from tts.base.errors import RunError, WrongFolder, did_you_mean
 from tts.base.input_files import Unreadable, parse_json
 from tts.base.user_paths import is_folder, is_there
 from tts.problem import Problem, Turn
@@ -72,7 +72,7 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
     that did not begin may be there.
     """
     if is_there(folder / CONFIG) or is_there(folder / GROUP):
-        raise RunError(
+        raise WrongFolder(
             f"{folder} already holds a run.",
             hint=f"Continue it with solve_many(..., out={str(folder)!r}, resume=True), or give "
             "another folder as out."
@@ -82,7 +82,7 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
     with writing(folder):
         stranger = _stranger(folder) if is_folder(folder) else None
     if stranger:
-        raise RunError(
+        raise WrongFolder(
             f"{folder} is not empty: {stranger} is of no run.",
             hint="Give another folder as out." if in_python else "Name another folder with --out.",
         )
@@ -120,7 +120,7 @@ def drop_results(folder: Path) -> None:
 def read_config(folder: Path) -> Json:
     """The configuration of a run; raises RunError if the folder holds no run."""
     if not is_there(folder):
-        raise RunError(
+        raise WrongFolder(
             f"There is no folder {folder}.",
             hint=did_you_mean(folder.name, (each.name for each in folder.parent.glob("*")))
             + f"tts runs list shows those in {paths.runs_dir()}.",
@@ -215,10 +215,10 @@ def read_json(file: Path, otherwise: str) -> Json:
     try:
         data = parse_json(read_text(file), strict=True)
     except FileNotFoundError as error:
-        raise RunError(f"{otherwise} ({file.name} is missing).") from error
+        raise WrongFolder(f"{otherwise} ({file.name} is missing).") from error
     except (OSError, Unreadable) as error:
         if file.parent.is_file():
-            raise RunError(
+            raise WrongFolder(
                 f"{otherwise}: {file.parent} is a file, and a run is a folder."
             ) from error
         raise RunError(
@@ -260,7 +260,7 @@ def writing(folder: Path) -> Iterator[None]:
 def cannot_write(folder: Path, error: OSError) -> RunError:
     """What to tell the user when a run folder refuses to be written."""
     if isinstance(error, NotADirectoryError | FileExistsError):
-        return RunError(
+        return WrongFolder(
             f"The run folder {folder} cannot be written: {error.strerror or error}.",
             hint="It is a file, or a path below a file: name another folder.",
         )

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tts.base.errors import RunDamaged, RunError, TtsError
+from tts.base.errors import RunDamaged, RunError, TtsError, WrongFolder
 from tts.base.user_paths import is_closed, is_folder, is_there
 
 from .config import CIRCUMSTANCES, RunConfig, parse_config
@@ -217,7 +217,7 @@ def list_runs(folder: Path) -> list[ListedRun]:
     A folder that is a run, or a comparison, lists itself. Raises RunError if there is no folder.
     """
     if not is_folder(folder):
-        raise RunError(
+        raise WrongFolder(
             f"There is no folder {folder}.", hint="Name a folder in which runs were recorded."
         )
     if _is_recorded(folder):

@@ -137,7 +137,7 @@ def test_schedules_are_those_of_one_search_and_answer_alike():
     assert "difference is 2 times: mcts (seed=0), n=4" in reading
     assert "The same problems are right" in reading
     rows[-1] = row_of("mcts", 1, 0.9, wall_s=20.0)
-    assert "In 1 runs other problems are right" in schedules(rows, []).reading
+    assert "In 1 run other problems are right" in schedules(rows, []).reading
 
 
 def test_a_cost_per_problem_is_over_all_that_were_solved_however_little_it_is():

@@ -277,6 +277,11 @@ def flops(value: float) -> str:
     return f"{value / 1000**powers:.3g} {_PREFIXES[powers]}FLOPs"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 problem`, `1,000 problems`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def number(value: float, digits: int = 3) -> str:
     """A number for a sentence: so many significant digits, thousands separated."""
     if value == 0 or abs(value) >= 10 ** (digits - 1):

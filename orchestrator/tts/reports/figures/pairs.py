@@ -37,6 +37,8 @@ MOST_PAIRS = 6
 """Runs that are compared with the first problem by problem; of the others there are the rows."""
 MOST_IDS = 20
 """Problems that are named in a cell; the others are counted."""
+MOST_LINES = 24
+"""Lines that a figure of differences draws; the rest is in its data."""
 _RIGHT_IN = {
     "both": GREEN,
     "only the baseline": VERMILLION,
@@ -72,7 +74,7 @@ def settings_figure(differing: Sequence[Setting], names: Sequence[str]) -> Figur
         {"setting": each.name, **dict(zip(names, map(_setting_cell, each.values), strict=True))}
         for each in differing
     ]
-    settings = ", ".join(each.name for each in differing)
+    settings = listed([each.name for each in differing])
     return Figure("settings", "What differs", f"The runs differ in {settings}.", rows)
 
 
@@ -174,12 +176,16 @@ def _differences(
     y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
     dots = alt.layer(zero, intervals(column, y, title=column, scale=alt.Scale(padding=10)))
+    drawn = [str(row["run"]) for row in rows[:MOST_LINES]]
+    if more := len(rows) - len(drawn):
+        dots = dots.transform_filter(alt.FieldOneOfPredicate(field="run", oneOf=drawn))
+        notes = [*notes, f"{more:,} more rows are in the data, and not drawn."]
     return Figure(
         name,
         title,
         f"{what}: {changes}{verdict}.",
         rows,
-        spec(dots, bars_height(len(rows))),
+        spec(dots, bars_height(len(drawn))),
         notes=notes,
     )
 

@@ -25,6 +25,7 @@ from .charts import (
     Spec,
     TableRow,
     bars_height,
+    counted,
     doubling_axis,
     intervals,
     line,
@@ -222,7 +223,7 @@ def key_measures(run: Run) -> Figure | None:
     return Figure(
         "measures",
         "Measures",
-        f"{solved:,} problems in {number(measures.wall_s)} s{right}: "
+        f"{counted(solved, 'problem')} in {number(measures.wall_s)} s{right}: "
         f"{number(solved / measures.wall_s)} problems and "
         f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
         [

@@ -75,7 +75,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
       entry.level == null ? null : `level ${entry.level}`,
       entry.seconds == null ? null : `${entry.seconds} s`,
       entry.tokens == null ? null : `${ENGLISH.format(entry.tokens)} tokens`,
-      `${ENGLISH.format(entry.thoughts)} steps`,
+      `${ENGLISH.format(entry.thoughts)} step${entry.thoughts === 1 ? "" : "s"}`,
     ];
     return known.filter(Boolean).flatMap((each) => [" · ", ...[each].flat()]);
   }

@@ -69,7 +69,7 @@ ttsReport.problemList = (onChoice) => {
       if (hit) hits.push(number);
     }
     shown = hits;
-    found.textContent = [`${hits.length.toLocaleString("en")} of ${problems.length.toLocaleString("en")} problems`, ...missing].join(". ");
+    found.textContent = [`${hits.length.toLocaleString("en")} of ${problems.length.toLocaleString("en")} problem${problems.length === 1 ? "" : "s"}`, ...missing].join(". ");
     draw();
     if (!shown.includes(chosen)) choose(shown.length ? shown[0] : null);
     else choose(chosen);
@@ -89,7 +89,7 @@ ttsReport.problemList = (onChoice) => {
   function item(number) {
     const entry = runs[run].problems[number];
     const [word, kind] = ttsReport.verdict(entry);
-    const about = [word, entry.level == null ? null : `level ${entry.level}`, `${entry.thoughts} steps`];
+    const about = [word, entry.level == null ? null : `level ${entry.level}`, `${entry.thoughts} step${entry.thoughts === 1 ? "" : "s"}`];
     const made = element("li", { role: "option", id: `problem-${number}`, "aria-selected": "false" },
       element("span", { class: "said" }, ttsReport.renderedLine((entry.question ?? entry.id).replaceAll(/\s+/g, " "))),
       element("small", { class: kind }, about.filter(Boolean).join(" · ")));

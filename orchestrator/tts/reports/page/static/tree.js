@@ -66,7 +66,7 @@ ttsReport.drawTree = (place, data, { name, chosen, keptOnly, query, scale = null
 
   const svg = svgElement("svg", {
     width, height, viewBox: `0 0 ${width} ${height}`, role: "tree", tabindex: 0,
-    "aria-label": `Tree of ${name}: ${data.thoughts.length} steps`,
+    "aria-label": `Tree of ${name}: ${data.thoughts.length} step${data.thoughts.length === 1 ? "" : "s"}`,
   });
   const edges = svgElement("g", { "aria-hidden": "true" });
   svg.append(edges);
