@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +45,11 @@ def family_of(process: psutil.Process) -> list[psutil.Process]:
 
 def cpu_s(processes: Iterable[psutil.Process]) -> float:
     """Processor seconds of these processes so far, in user and system mode."""
-    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+    seconds = 0.0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # ended since it was listed: its parent has them
+            seconds += sum(process.cpu_times()[:2])
+    return seconds
 
 
 def machine() -> str:

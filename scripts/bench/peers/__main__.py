@@ -289,7 +289,8 @@ class Meter:
                 while not log.exists() and process.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.02)
                 self._seen.append(process)
-                self.cpu_s -= cpu_s(family_of(process)) + sum(process.cpu_times()[2:4])
+                before = families([*self._halted, process])
+                self.cpu_s = -cpu_s(before) - sum(process.cpu_times()[2:4])
                 _, status, usage = os.wait4(command.pid, 0)
             except KeyboardInterrupt:
                 command.terminate()
