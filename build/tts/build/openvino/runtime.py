@@ -18,6 +18,14 @@ BF16_FLAG = "avx512_bf16"
 OpenVINO's OPTIMIZATION_CAPABILITIES do not tell: by its sources (hasHardwareSupport, and
 PagedAttention::getRuntimePrecision) they list BF16 for AVX-512 without this flag, too.
 """
+ACTIVATION_GROUP = 64
+"""Activations of a token that share a scale, beside int8 weights, where the CPU has VNNI.
+
+Multiplied as integers, eight streams of SmolLM2-135M take 0.45 of the processor time, as does a
+prompt. The divergence from fp32 grows from 0.004 to 0.008 a token (bf16: 0.0006, groups of 128:
+0.012), the perplexity by 0.4%; groups of 32 gain a fifth of that back, and prompts take 1.16 times
+as long.
+"""
 
 
 @cache
@@ -59,10 +67,8 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
     """Properties for `compile_model` or a GenAI pipeline; `threads` are CPU threads.
 
     The plug-in's own defaults are bf16 arithmetic over an 8-bit KV cache: both are always set,
-    because one without the other is refused or loses precision. With int8 weights the plug-in would
-    quantise the activations as well, unless the group size of that is 0. It would also pin each
-    engine's threads to the machine's first cores: two processes would share one and leave the other
-    idle.
+    because one without the other is refused or loses precision. It would also pin each engine's
+    threads to the machine's first cores: two processes would share one and leave the other idle.
     """
     if precision not in PRECISIONS["openvino"]:
         raise ConfigError(
@@ -73,7 +79,7 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
     return {
         "INFERENCE_PRECISION_HINT": compute,
         "KV_CACHE_PRECISION": compute,
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": ACTIVATION_GROUP if precision == "int8" else 0,
         "INFERENCE_NUM_THREADS": threads,
         "ENABLE_CPU_PINNING": "NO",
         "NUM_STREAMS": 1,
