@@ -18,16 +18,23 @@ def pipeline(folder):
 
 
 def generate(engine, prompt, tokens):
+    return generate_all(engine, [prompt], tokens)[0]
+
+
+def generate_all(engine, prompts, tokens):
     import openvino
     import openvino_genai as genai
 
     config = genai.GenerationConfig(
         max_new_tokens=tokens, do_sample=False, eos_token_id=2, stop_token_ids={2}, logprobs=1
     )
-    handle = engine.add_request(0, openvino.Tensor(np.array([prompt], np.int64)), config)
+    handles = [
+        engine.add_request(number, openvino.Tensor(np.array([prompt], np.int64)), config)
+        for number, prompt in enumerate(prompts)
+    ]
     while engine.has_non_finished_requests():
         engine.step()
-    return handle.read_all()[0]
+    return [handle.read_all()[0] for handle in handles]
 
 
 def build(deployment, role):
@@ -76,3 +83,15 @@ def test_verifier_probability_is_that_of_transformers(
     likely = float(np.exp(result.generated_log_probs[0]))
     positive = likely if result.generated_ids[0] == 0 else 1 - likely
     assert abs(positive - expected) < limit
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_sequence_does_not_depend_on_its_neighbours(deployment, precision):
+    """Activations that are quantised have a scale of their own token, not of the batch."""
+    prompts = [[1, 17 + number, 90, 45 - number] for number in range(8)]
+    folder = build(deployment(precision=precision), "generator")
+    alone, together = pipeline(folder), pipeline(folder)
+    expected = [generate(alone, prompt, 12) for prompt in prompts]
+    for one, other in zip(generate_all(together, prompts, 12), expected, strict=True):
+        assert one.generated_ids == other.generated_ids
+        assert np.allclose(one.generated_log_probs, other.generated_log_probs, atol=1e-4)
