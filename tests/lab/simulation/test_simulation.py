@@ -104,12 +104,14 @@ def test_placement_memory_and_costs_do_not_change_the_trees():
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_simulation_repeats_itself_exactly(schedule):
-    first, second = (simulate(scenario(), schedule) for _ in range(2))
+    first, second = (simulate(scenario(problems=4), schedule) for _ in range(2))
     assert replace(first, real_s=0) == replace(second, real_s=0)
 
 
 def test_guesses_are_counted_and_those_that_were_of_use():
-    always, off = (simulate(scenario(speculation=each), "decoupled") for each in ("always", "off"))
+    always, off = (
+        simulate(scenario(speculation=each, problems=4), "decoupled") for each in ("always", "off")
+    )
     assert 0 < always.used < always.speculated
     assert always.hit_rate == always.used / always.speculated
     assert (off.speculated, off.used, off.hit_rate) == (0, 0, None)
@@ -127,11 +129,11 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
 
 @pytest.mark.parametrize(("gpus", "cancel_s"), [(1, 0.0), (2, 5e-3), (1, 0.1)])
 def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch, cancel_s, gpus):
-    expected = simulate(scenario(), "lockstep").digest
+    expected = simulate(scenario(problems=4), "lockstep").digest
     monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
-    assert len(simulate(scenario(gpus=gpus), "decoupled").latencies_s) == 6
-    written = simulate(scenario(gpus=gpus, critiques=100), "decoupled")
-    assert len(written.latencies_s) == 6
+    assert len(simulate(scenario(gpus=gpus, problems=4), "decoupled").latencies_s) == 4
+    written = simulate(scenario(gpus=gpus, problems=4, critiques=100), "decoupled")
+    assert len(written.latencies_s) == 4
     assert written.verifier.wasted_tokens > 0, "critiques end in the middle"
     assert written.digest == expected, "a verifier that writes the same scores"
 
