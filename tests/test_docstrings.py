@@ -35,16 +35,16 @@ class Names:
         self.bases = defaultdict(set)
         self.modules = defaultdict(set)
 
-    def read(self, module, tree):
+    def read(self, module, nodes):
         self.all.update(module.split("."))
-        names = set(names_in(tree))
+        names = set(names_in(nodes))
         self.all |= names
         *_, package, own = ("", *module.split("."))
         self.modules[own] |= names
         self.modules[package].add(own)
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
-                self.members[node.name] |= set(names_in(node))
+                self.members[node.name] |= set(names_in([*ast.walk(node)]))
                 self.bases[node.name] |= {ast.unparse(base).split("[")[0] for base in node.bases}
 
     def has_member(self, name, member):
@@ -67,9 +67,9 @@ class Names:
         return all(part in self.all for part in quoted.split("."))
 
 
-def names_in(tree):
-    docstrings = {id(node) for node in docstrings_of(tree)}
-    for node in ast.walk(tree):
+def names_in(nodes):
+    docstrings = {id(node) for node in docstrings_of(nodes)}
+    for node in nodes:
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield node.name
@@ -89,9 +89,9 @@ def names_in(tree):
                     yield from re.findall(r"[A-Za-z_]\w*", text)
 
 
-def docstrings_of(tree):
+def docstrings_of(nodes):
     """String constants that stand as statements: docstrings of definitions and of values."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
 
@@ -100,17 +100,21 @@ def sources():
     for root in ("build", "engines", "triton_repo", "orchestrator"):
         for file in sorted((ROOT / root / "tts").rglob("*.py")):
             module = ".".join(file.relative_to(ROOT / root).with_suffix("").parts)
-            yield file, module.removesuffix(".__init__"), ast.parse(file.read_text("utf-8"))
+            yield file, module.removesuffix(".__init__"), nodes_of(file.read_text("utf-8"))
+
+
+def nodes_of(code):
+    return [*ast.walk(ast.parse(code))]
 
 
 def stale(files):
     names = Names()
-    for _, module, tree in files:
-        names.read(module, tree)
+    for _, module, nodes in files:
+        names.read(module, nodes)
     return [
         f"{file}:{node.lineno} `{quoted}`"
-        for file, _, tree in files
-        for node in docstrings_of(tree)
+        for file, _, nodes in files
+        for node in docstrings_of(nodes)
         for quoted in QUOTED.findall(str(node.value))
         if not FILE_NAME.search(quoted) and not names.resolves(quoted.removesuffix(".py"))
     ]
@@ -130,8 +134,8 @@ class Tree(Base):
     """`Tree.grow` and `Tree.shrink`."""
 def plant(): ...
 '''
-    leaf = ("leaf.py", "garden.leaf", ast.parse("def prune(): ..."))
-    gone = stale([("tree.py", "garden.tree", ast.parse(code)), leaf])
+    leaf = ("leaf.py", "garden.leaf", nodes_of("def prune(): ..."))
+    gone = stale([("tree.py", "garden.tree", nodes_of(code)), leaf])
     assert [line.split()[-1] for line in gone] == [
         "`Base.shrink`", "`leaf.saw`", "`sow`", "`Tree.shrink`",
     ]  # fmt: skip
