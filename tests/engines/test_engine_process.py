@@ -2,11 +2,13 @@
 when it is asked whether requests were cancelled.
 """
 
+import ctypes
 import json
 import os
 import queue
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -26,7 +28,7 @@ from tests.engines.host_requests import sampled
 
 from tts.base import paths
 from tts.base.errors import EngineError
-from tts.engines import engine_client, engine_messages, engine_thread
+from tts.engines import engine_client, engine_messages, engine_process, engine_thread
 from tts.engines.engine_messages import (
     Commands,
     FromEngine,
@@ -377,3 +379,23 @@ def test_a_question_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture):
     assert "a question to Triton or to the engine failed" in caplog.text
     polls.now = 2.0
     assert polls.ask() == 7
+
+
+def test_an_engine_has_a_longer_slice_than_what_passes_its_messages_on():
+    def slice_ns():
+        attributes = ctypes.create_string_buffer(48)
+        ctypes.CDLL(None).syscall(315, 0, attributes, 48, 0)  # sched_getattr
+        return struct.unpack("=IIQiIQQQ", attributes.raw)[5]
+
+    def compare():
+        slices.append(slice_ns())
+        engine_process._let_others_first()
+        slices.append(slice_ns())
+
+    slices = []
+    thread = threading.Thread(target=compare)  # a slice is a thread's
+    thread.start()
+    thread.join()
+    if not slices[0]:
+        pytest.skip("Linux before 6.12 has no slices")
+    assert 0 < slices[0] < slices[1]
