@@ -147,6 +147,8 @@ class Command(_Plain, TyperCommand):
             kind = kinds.get(parameter.name)
             words = [_METAVARS[each] for each in (kind, *get_args(kind)) if each in _METAVARS]
             parameter.metavar = parameter.metavar or (words[0] if words else None)
+            if isinstance(text := parameter.show_default, str):  # typer's has brackets in brackets
+                parameter._get_default_string = lambda text=text, **_: text
 
         def run(**values: Any) -> None:
             by_name(self._function)(command.callback(**values))
