@@ -393,7 +393,7 @@ def test_what_a_problem_takes_stands_beside_what_it_is_worth(row):
     ]
     first, second = (line.split() for line in printed(rows).splitlines()[6:8])
     assert first[:7] == ["best-of-n", "4", "1,000", "tokens", "0.0%", "[0.0,", "65.8]"]
-    assert first[10:13] == ["0.500", "960", "0.0"]
+    assert first[10:13] == ["0.500", "960", "0"]
     assert second[:7] == ["majority-vote", "4", "1,000", "tokens", "100.0%", "[34.2,", "100.0]"]
 
 

@@ -179,7 +179,8 @@ def _sheet(figure: Figure) -> Iterator[RenderableType]:
     name, *numbers = figure.columns
     sheet = table(name, right=["\n".join(wrap(each, _HEADING)) for each in numbers])
     for row in figure.rows:
-        sheet.add_row(*(Text(str(row[each] or "")) for each in figure.columns))
+        cells = [row[each] for each in figure.columns]
+        sheet.add_row(*(Text(each if isinstance(each, str) else _cell(each)) for each in cells))
     yield Sheet(sheet)
     yield from (Text(note, style="dim") for note in figure.notes)
 

@@ -14,9 +14,9 @@ from tts.runs.rows import (
     ranks,
     varying,
 )
-from tts.runs.statistics import interval, share_with_interval
+from tts.runs.statistics import interval, rounded, share_with_interval
 
-from .charts import Figure, TableRow, flops, listed, percent
+from .charts import Cell, Figure, TableRow, flops, listed, percent
 
 RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
 """How people call the votes."""
@@ -75,8 +75,8 @@ def _results(every: Sequence[Row], runs: Sequence[Sequence[Row]], suffix: str, o
     names, rows = [name for name, _ in seeded], [mean_row(seeds) for _, seeds in seeded]
     seeds = [", ".join(str(row.summary.seed) for row in each) for _, each in seeded]
     ranked = list(zip(rows, ranks(rows), strict=True))
-    columns: dict[str, list[str]] = {
-        "n": [str(row.n) for row in rows],
+    columns: dict[str, Sequence[Cell]] = {
+        "n": [row.n for row in rows],
         "seeds": seeds if "seed" in also else [],
         "budget": [budget_in_words(row.budget) for row in rows],
         "accuracy [95%]": [accuracy_cell(row.accuracy, row.problems) for row in rows],
@@ -85,17 +85,16 @@ def _results(every: Sequence[Row], runs: Sequence[Sequence[Row]], suffix: str, o
             "" if rank is None or rank.best is row else p_in_words(rank.p_value)
             for row, rank in ranked
         ],
-        "tokens": [f"{row.tokens_per_problem:,.0f}" for row in rows],
+        "tokens": [round(row.tokens_per_problem) for row in rows],
         "compute": _compute(rows),
-        "verifier calls": [f"{row.verifier_calls_per_problem:,.1f}" for row in rows],
-        "seconds": [
-            "-" if (seconds := row.seconds_per_problem) is None else f"{seconds:,.2f}"
-            for row in rows
-        ],
-        "wall s of the run": [f"{row.wall_s:,.1f}" for row in rows],
+        "verifier calls": [round(row.verifier_calls_per_problem, 1) for row in rows],
+        "seconds": [rounded(row.seconds_per_problem, 2) for row in rows],
+        "wall s of the run": [round(row.wall_s, 1) for row in rows],
         "speed-up": [_speed_up(row, rows) for row in rows],
     }
-    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    filled = {
+        name: cells for name, cells in columns.items() if any(c not in ("", None) for c in cells)
+    }
     table: list[TableRow] = [
         {"strategy": name, **dict(zip(filled, cells, strict=True))}
         for name, *cells in zip(names, *filled.values(), strict=True)
@@ -244,7 +243,7 @@ def _rules(runs: Sequence[Sequence[Row]], also: Sequence[str], suffix: str, of: 
         table.append(
             {
                 "strategy": ", ".join(label(each, also) for each in sharing),
-                "n": str(row.n),
+                "n": row.n,
                 **cells,
                 "any of n (pass@n)": accuracy_cell(row.pass_at_n, row.problems),
             }
