@@ -49,9 +49,9 @@ def test_the_tables_of_runs_are_whole(width):
     text = shown(tables(rows), width=width)
     for part in (
         "accuracy",
-        "12,345.6",
+        "12,346",
         "problems",
-        "1,234,567",
+        "1,234,568",
         "152,406,432",
         "speed-up",
         "1.90x",
