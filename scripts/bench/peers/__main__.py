@@ -6,7 +6,8 @@ halted. Ratios are of the same round.
 
 search   search-and-learn on vLLM beside `tts bench`: beam search, of which it does one problem at a
          time, and DVTS of --at-once problems in lockstep; its variants are MODE-TYPE-BATCH: vLLM
-         compiled or eager, its verifier bf16 or fp32, batches of so many
+         compiled or eager, its verifier bf16 or fp32, batches of so many; or
+         MODE-TYPE-BATCH-THREADS: both models compute with so many threads, not one for each core
 vllm     its_hub's searches and optillm's majority vote in front of vLLM's server, --at-once
          problems at a time, beside `tts bench` in front of the same
 gateway  its_hub's searches on both engines of our gateway, beside the gateway's own
@@ -66,6 +67,8 @@ VARIABLES = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
 }
 """Nothing is asked of a network; one GiB of cache; a worker's engine runs in the worker itself."""
+UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""Otherwise vLLM takes a thread for each core, however many it is told to take."""
 N, WIDTH, WARM = 16, 4, 2
 """Completions, of which so many follow each kept beam; problems that are solved uncounted."""
 TEMPLATE = (
@@ -167,15 +170,16 @@ def in_process(options: argparse.Namespace, stack: ExitStack) -> list[Peer]:
     cases = ("beam-search", "dvts")
     peers = [ours(case, "demo", "--server", own) for case in cases for own in options.server]
     peers.append(ours(cases[0], "demo", "--server", options.server[0], "--schedule", "lockstep"))
-    workers: dict[str, Process] = {}
+    workers: dict[tuple[str, ...], Process] = {}
     for variant in options.variant:
-        mode, kind, batch = variant.split("-")
-        if mode not in workers:
+        mode, kind, batch, *threads = variant.split("-")
+        if (way := (mode, *threads)) not in workers:
             words: Words = [python, "-P", WORKERS / "sal.py", *PAIR, mode]
-            workers[mode] = stack.enter_context(working(words))
+            more = {"OMP_NUM_THREADS": threads[0]} | UNBOUND if threads else {}
+            workers[way] = stack.enter_context(working(words, **more))
         for case, at_once in zip(cases, (1, options.at_once), strict=True):
             question = {"case": case, "at_once": at_once, "type": kind, "batch": int(batch)}
-            peers.append(theirs(f"search-and-learn, {variant}", workers[mode], question))
+            peers.append(theirs(f"search-and-learn, {variant}", workers[way], question))
     return peers
 
 
@@ -317,12 +321,12 @@ def families(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 @contextmanager
-def working(words: Words) -> Iterator[Process]:
+def working(words: Words, **variables: str) -> Iterator[Process]:
     """A worker, which answers a line of JSON with one, halted when it is ready."""
     with (FOLDER / "worker.log").open("ab") as log:
         process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            start_new_session=True, env=os.environ | VARIABLES,
+            start_new_session=True, env=os.environ | VARIABLES | variables,
         )  # fmt: skip
     try:
         ask(process)
