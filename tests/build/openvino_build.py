@@ -1,6 +1,7 @@
 """Building engines of target openvino, and what lies beside them."""
 
 import os
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,8 +40,6 @@ def logits(folder, ids, *, beside=False):
 
     `beside`: it has score columns beside its vocabulary.
     """
-    import openvino
-
     inputs = {
         "input_ids": ids,
         "attention_mask": np.ones_like(ids),
@@ -50,5 +49,13 @@ def logits(folder, ids, *, beside=False):
     if beside:
         inputs["sampled_tokens_indices"] = np.arange(len(ids))
     file = folder / "openvino_model.xml"
-    model = openvino.Core().compile_model(file, "CPU", plugin_properties("fp32"))
+    model = compiled(file, file.stat().st_mtime_ns)
     return model.create_infer_request().infer(inputs)["logits"]
+
+
+@lru_cache(maxsize=1)
+def compiled(file, written_ns):
+    """The graph of a file that was written at that time."""
+    import openvino
+
+    return openvino.Core().compile_model(file, "CPU", plugin_properties("fp32"))

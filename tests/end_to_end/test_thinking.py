@@ -21,6 +21,13 @@ def thinking(new_home):
         yield load_deployment("demo-thinking")
 
 
+@pytest.fixture(scope="module")
+def session(thinking):
+    """Its engines, opened once."""
+    with Session.open(thinking.name, server="embedded") as session:
+        yield session
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -34,42 +41,40 @@ def test_every_schedule_grows_the_same_trees(thinking, tmp_path, parameters):
     assert len(digests) == 1
 
 
-def test_a_budget_decides_how_long_it_thinks_and_answers_are_apart(thinking, tmp_path):
+def test_a_budget_decides_how_long_it_thinks_and_answers_are_apart(session):
     problems = load_problems("demo", limit=4)
-    with Session.open(thinking.name, server="embedded") as session:
-        for budget in (3, 200):
-            results = session.solve_many(
-                problems, strategy="majority-vote", n=2, thinking_budget=budget
-            )
-            for result in results:
-                for done in result.completions:
-                    assert "<think>" not in done.text
-                    assert done.text.startswith("## Step 1")
-                    assert done.thinking.endswith("</think>\n\n")
-                    tokens = result.tree[done.node[:1]].thought.token_ids
-                    assert len(tokens) <= budget
-                if budget == 3:
-                    assert result.usage.thinking_tokens == 2 * 3
-                    assert {done.thinking for done in result.completions} == {"\n</think>\n\n"}
-        off = Problem("off", problems[0].question, chat_template_kwargs={"enable_thinking": False})
-        result = session.solve(off, strategy="majority-vote", n=2)
-        assert result.usage.thinking_tokens == 0
-        assert all(not done.thinking for done in result.completions)
+    for budget in (3, 200):
+        results = session.solve_many(
+            problems, strategy="majority-vote", n=2, thinking_budget=budget
+        )
+        for result in results:
+            for done in result.completions:
+                assert "<think>" not in done.text
+                assert done.text.startswith("## Step 1")
+                assert done.thinking.endswith("</think>\n\n")
+                tokens = result.tree[done.node[:1]].thought.token_ids
+                assert len(tokens) <= budget
+            if budget == 3:
+                assert result.usage.thinking_tokens == 2 * 3
+                assert {done.thinking for done in result.completions} == {"\n</think>\n\n"}
+    off = Problem("off", problems[0].question, chat_template_kwargs={"enable_thinking": False})
+    result = session.solve(off, strategy="majority-vote", n=2)
+    assert result.usage.thinking_tokens == 0
+    assert all(not done.thinking for done in result.completions)
 
 
-def test_a_run_that_is_continued_has_the_tree_of_one_that_was_not(thinking, tmp_path):
+def test_a_run_that_is_continued_has_the_tree_of_one_that_was_not(thinking, session, tmp_path):
     problems = load_problems("demo", limit=4)
     asked = {"strategy": "confidence-vote", "n": 6, "window": 12, "warm_up": 2}
-    with Session.open(thinking.name, server="embedded") as session:
-        list(session.solve_many(problems, **asked, out=tmp_path / "whole"))
+    list(session.solve_many(problems, **asked, out=tmp_path / "whole"))
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     whole = Run.load(tmp_path / "whole").summary
     log = tmp_path / "cut" / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[: len(lines) // 2]))
     (tmp_path / "cut" / "summary.json").unlink()
-    with Session.open(thinking.name, server="embedded") as session:
-        list(session.solve_many(problems, **asked, out=tmp_path / "cut", resume=True))
+    with Session.open(thinking.name, server="embedded") as other:
+        list(other.solve_many(problems, **asked, out=tmp_path / "cut", resume=True))
     assert Run.load(tmp_path / "cut").summary.tree_digest == whole.tree_digest
     assert whole.thinking.tokens > 0
     stops = [
