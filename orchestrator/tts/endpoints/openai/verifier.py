@@ -83,12 +83,12 @@ class OpenAIVerifier:
             labels = dict(zip(tokens, spec.labels.values(), strict=True))
         texts = [self._tokenizer.decode([label]) for label in labels]
         send = partial(self._read_together, tuple(labels))
-        shared = SharedRequests[list[int], LogProbs](lambda calls: (calls,), send)
-        return partial(self._graded, shared, tuple(labels), texts, tuple(labels.values()))
+        label_requests = SharedRequests[list[int], LogProbs](lambda calls: (calls,), send)
+        return partial(self._graded, label_requests, tuple(labels), texts, tuple(labels.values()))
 
     async def _graded(
         self,
-        shared: SharedRequests[list[int], LogProbs],
+        label_requests: SharedRequests[list[int], LogProbs],
         labels: Sequence[int],
         texts: Sequence[str],
         weights: Sequence[float],
@@ -100,7 +100,7 @@ class OpenAIVerifier:
         """
         abilities, reading = self._server.abilities, self._server.dialect.labels
         assert reading is not None  # the capabilities say so
-        rows = await shared.answer(ids) if abilities.several_labels else None
+        rows = await label_requests.answer(ids) if abilities.several_labels else None
         if rows is None:
             body = reading.body(abilities.model, ids, labels)
             rows = reading.read(await self._http.post(self._server.dialect.path, body))
