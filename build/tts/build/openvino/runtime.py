@@ -23,7 +23,7 @@ ACTIVATION_GROUP = 64
 
 Multiplied as integers, eight streams of SmolLM2-135M take 0.45 of the processor time, as does a
 prompt. The divergence from fp32 grows from 0.004 to 0.008 a token (bf16: 0.0006, groups of 128:
-0.012), the perplexity by 0.4%; groups of 32 gain a fifth of that back, and prompts take 1.16 times
+0.012), the perplexity by 0.4%; groups of 32 regain two fifths of that, and prompts take 1.16 times
 as long.
 """
 
