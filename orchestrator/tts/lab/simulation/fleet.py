@@ -87,8 +87,7 @@ def simulated_deployment(
         here = [shapes[role]] if alone else [*shapes.values()]
         free = GPUS[gpu].memory * _MEMORY_SHARE - sum(shape.weight_bytes for shape in here)
         tokens = int(free / len(here) / shapes[role].kv_bytes)
-        cache = spec.kv_cache.model_copy(update={"tokens": tokens})
-        pools[role] = spec.model_copy(update={"kv_cache": cache})
+        pools[role] = spec.with_pool(tokens)
     return deployment.model_copy(update=pools)
 
 

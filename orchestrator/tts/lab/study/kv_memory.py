@@ -72,10 +72,7 @@ def divided(
     tokens = _within(generator, min(share * total / first, most))
     rest = _within(verifier, (total - tokens * first) / second)
     return deployment.model_copy(
-        update={
-            "generator": _with_cache(generator, tokens=tokens),
-            "verifier": _with_cache(verifier, tokens=rest),
-        }
+        update={"generator": generator.with_pool(tokens), "verifier": verifier.with_pool(rest)}
     )
 
 
@@ -93,10 +90,6 @@ def whole_blocks(spec: EngineSpec, tokens: float) -> int:
 
 def _within(spec: EngineSpec, tokens: float) -> int:
     return max(least_tokens(spec), whole_blocks(spec, tokens))
-
-
-def _with_cache(spec: EngineSpec, **changes: int) -> EngineSpec:
-    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update=changes)})
 
 
 def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
@@ -138,7 +131,11 @@ def deployment_of(spec: Deployment, memory: PairMemory, engines: CellEngines) ->
     if engines.share is not None:
         spec = divided(spec, memory, engines.share)
     if not engines.reuse:
-        spec = spec.model_copy(
-            update={role: _with_cache(each, reuse=False) for role, each in spec.engines().items()}
-        )
+        pools: dict[str, EngineSpec] = {
+            role: each.model_copy(
+                update={"kv_cache": each.kv_cache.model_copy(update={"reuse": False})}
+            )
+            for role, each in spec.engines().items()
+        }
+        spec = spec.model_copy(update=pools)
     return spec
