@@ -336,7 +336,8 @@ _CODES = {
     0: "The command did what it was asked to do.",
     1: "It failed; the message says where and what to do. Also when memory, processes or open "
     "files run out.",
-    2: "Something that you gave is wrong: an option, a deployment, a dataset, a checkpoint.",
+    2: "Something that you gave is wrong: an option, a deployment, a dataset, a checkpoint, "
+    "the folder of a run.",
     ending.BUG: "An internal error; the message names a file with the traceback.",
     ending.INTERRUPTED: "Ctrl-C.",
     ending.NO_READER: "The program reading the output closed it, as in `tts report RUN | head -1`.",

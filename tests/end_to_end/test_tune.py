@@ -132,7 +132,7 @@ def test_a_result_is_not_written_over(tts, tuned, own):
 
 def test_a_run_that_does_not_fit_is_refused_before_anything_starts(tts, tuned, own, tmp_path):
     code, _, err = tts.run("tune", own, "--run", tmp_path / "nowhere")
-    assert code == 1
+    assert code == 2
     assert "There is no folder" in err
     run = tuned[0] / "run"
     other = tmp_path / "run"
