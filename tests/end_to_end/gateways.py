@@ -39,8 +39,15 @@ def gateway(tts, *arguments, deployment="demo"):
 
 
 def client(address, **options):
-    """OpenAI's own client, which repeats nothing."""
-    return openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, **options)
+    """OpenAI's own client, which repeats nothing and leaves no connection open."""
+    headers = {"connection": "close"}
+    return openai.OpenAI(
+        base_url=f"{address}/v1",
+        api_key="none",
+        max_retries=0,
+        default_headers=headers,
+        **options,
+    )
 
 
 def reply(address, path, body=None, key=None):

@@ -104,9 +104,10 @@ def logged(operated):
 
 
 def test_only_a_valid_key_is_served(address, keys):
-    for wrong in ("none", keys["open"][:-1] + "x", ""):
-        with pytest.raises((openai.AuthenticationError, openai.APIConnectionError)):
+    for wrong in ("none", keys["open"][:-1] + "x"):
+        with pytest.raises(openai.AuthenticationError):
             asked(address, wrong)
+    assert reply(address, "/v1/models").status_code == 401
     assert asked(address, keys["open"]).status_code == 200
 
 
@@ -157,7 +158,7 @@ def test_what_a_rule_blocks_is_an_error_that_names_the_rule_alone(address, keys)
 @pytest.mark.parametrize(
     ("model", "fields", "kind"),
     [
-        ("demo", {"n": 8, "max_tokens": 250, "ignore_eos": True}, "answer_tokens"),
+        ("demo", {"n": 64, "max_tokens": 250, "ignore_eos": True}, "answer_tokens"),
         ("demo:beam-search", {"tts": {"n": 256}}, "search_tokens"),
     ],
 )
