@@ -136,7 +136,7 @@ WRONG = [
     ({"generator.kv_cache.block_size": 64}, ["block_size is 64; target openvino allows 32"]),
     ({"generator.kv_cache.block_size": 48}, ["generator.kv_cache: block_size is 48", "power of"]),
     ({"generator.kv_cache.tokens": 64}, ["kv_cache.tokens is 64 but max_seq_len is 320"]),
-    ({"generator.chunked_context": False}, ["max_num_tokens (256)", "max_seq_len (320)"]),
+    ({"generator.chunked_context": False, "generator.max_num_tokens": 256}, ["(256)", "(320)"]),
     ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
     ({"verifier.labels": ["-", "-"]}, ["verifier.labels = ['-', '-']: '-' stands twice"]),

@@ -198,7 +198,7 @@ def test_utilisation_is_the_mean_of_steps_that_had_something_to_do(tmp_path):
     (row,) = utilisation(run).rows
     assert (row["engine"], row["steps"], row["requests per step"]) == ("generator", 4, 24)
     assert row["batch utilisation"] == pytest.approx(24 / 64)
-    assert row["of max_num_tokens"] == pytest.approx(128 / 256)
+    assert row["of max_num_tokens"] == pytest.approx(128 / 512)
 
 
 @given(st.integers(0, 2000), st.integers(1, 200))
