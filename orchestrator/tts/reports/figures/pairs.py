@@ -176,16 +176,16 @@ def _differences(
     y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
     dots = alt.layer(zero, intervals(column, y, title=column, scale=alt.Scale(padding=10)))
-    drawn = [str(row["run"]) for row in rows[:MOST_LINES]]
-    if more := len(rows) - len(drawn):
-        dots = dots.transform_filter(alt.FieldOneOfPredicate(field="run", oneOf=drawn))
+    runs = [str(row["run"]) for row in rows[:MOST_LINES]]
+    if more := len(rows) - len(runs):
+        dots = dots.transform_filter(alt.FieldOneOfPredicate(field="run", oneOf=runs))
         notes = [*notes, f"{more:,} more rows are in the data, and not drawn."]
     return Figure(
         name,
         title,
         f"{what}: {changes}{verdict}.",
         rows,
-        spec(dots, bars_height(len(drawn))),
+        spec(dots, bars_height(len(runs))),
         notes=notes,
     )
 

@@ -155,8 +155,8 @@ def _in_order(run: Path, every: int) -> list[PackedTree]:
     config = read_run_config(run)
     events = read_events(run)
     if every > 1:
-        taken = {None, *config.problem_ids[::every]}
-        events = (event for event in events if getattr(event, "problem", None) in taken)
+        sample = {None, *config.problem_ids[::every]}
+        events = (event for event in events if getattr(event, "problem", None) in sample)
     trees = [pack(problem, config.vote) for problem in all_problems(events)]
     place = {name: number for number, name in enumerate(config.problem_ids)}
     return sorted(trees, key=lambda tree: place.get(tree.entry["id"], len(place)))
