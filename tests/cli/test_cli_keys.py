@@ -72,6 +72,6 @@ def test_a_key_is_changed_and_rotated_by_its_name_and_a_mounted_one_is_not_print
     ],
 )
 def test_a_mistake_is_a_sentence(words, sentence):
-    ended = tts("gateway", *words)
-    assert (ended.code, sentence in re.sub(r"[\s│]+", " ", ended.err)) == (2, True)
+    outcome = tts("gateway", *words)
+    assert (outcome.code, sentence in re.sub(r"[\s│]+", " ", outcome.err)) == (2, True)
     assert tts("gateway", "keys", "list", "--json").out.strip() == "[]"

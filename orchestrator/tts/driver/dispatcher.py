@@ -65,7 +65,7 @@ class Dispatcher:
         for job in list(self._in_flight.get(problem, ())):
             self.cancel(job, "ended")
 
-    async def emptied(self, problem: int) -> None:
+    async def wait_for_requests(self, problem: int) -> None:
         """Wait until the cancelled requests of a problem have ended, as long as they may take."""
         leaving = [task for job, (task, _) in self._leaving.items() if job.problem == problem]
         if leaving:

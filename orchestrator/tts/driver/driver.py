@@ -133,10 +133,10 @@ class Driver:
             self._settle(submission, end)
             self._pump()
 
-    async def emptied(self, submission: Submission) -> None:
+    async def wait_for_requests(self, submission: Submission) -> None:
         """Wait until the requests of a problem that has ended have ended, too."""
         await asyncio.sleep(0)  # the outcome's callbacks cancel them
-        await self._dispatcher.emptied(submission.number)
+        await self._dispatcher.wait_for_requests(submission.number)
 
     def _pump_soon(self) -> None:
         """Pump once for all that is submitted or answered together."""

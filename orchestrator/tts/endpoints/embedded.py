@@ -132,19 +132,19 @@ class EmbeddedEngine:
     ) -> AsyncGenerator[Response, None]:
         """The responses to a request as they come; never sent again, without a timeout."""
         self._check(check_request, request)
-        come: asyncio.Queue[Response] = asyncio.Queue()
+        responses: asyncio.Queue[Response] = asyncio.Queue()
         client = await self._open_client()
-        ticket = client.submit(request, come.put_nowait)
+        ticket = client.submit(request, responses.put_nowait)
         final = False
         try:
             while not final:
-                response = await come.get()
+                response = await responses.get()
                 final = response.final
                 yield self._checked(response)
         finally:
             if not final:
                 client.cancel(ticket)
-                await _count_rest(come, on_rest)
+                await _count_rest(responses, on_rest)
 
     def check_words(self, words: Sequences) -> None:
         """Raise RequestRefused for stop words that the engine does not take."""
@@ -159,17 +159,17 @@ class EmbeddedEngine:
     async def _answer_once(
         self, client: EngineClient, request: GenerateRequest, cold: bool, on_rest: TakeRest
     ) -> Response:
-        come: asyncio.Queue[Response] = asyncio.Queue()
-        ticket = client.submit(request, come.put_nowait, cold=cold)
+        responses: asyncio.Queue[Response] = asyncio.Queue()
+        ticket = client.submit(request, responses.put_nowait, cold=cold)
         try:
             async with self._heartbeat.limited():
-                return self._checked(await come.get())
+                return self._checked(await responses.get())
         except EndpointTimeout:
             client.cancel(ticket)
             raise
         except asyncio.CancelledError:
             client.cancel(ticket)
-            await _count_rest(come, on_rest)
+            await _count_rest(responses, on_rest)
             raise
 
     def _checked(self, response: Response) -> Response:
@@ -236,13 +236,13 @@ class EmbeddedEngine:
         return self._client is None and not self._closing
 
 
-async def _count_rest(come: asyncio.Queue[Response], on_rest: TakeRest) -> None:
+async def _count_rest(responses: asyncio.Queue[Response], on_rest: TakeRest) -> None:
     """Count the tokens of a cancelled request that nobody has read."""
     tokens, final = 0, on_rest is None
     with suppress(TimeoutError):
         async with timeout(REST_S):
             while not final:
-                response = await come.get()
+                response = await responses.get()
                 tokens += len(response.token_ids)
                 final = response.final
     if on_rest:

@@ -316,7 +316,7 @@ class Drivers:
                     if timer:
                         timer.cancel()
                     if counts_all and not whole:
-                        await driver.emptied(submission)
+                        await driver.wait_for_requests(submission)
 
     def stop(self) -> None:
         """End the running searches, each with its result so far; queued ones are left alone."""

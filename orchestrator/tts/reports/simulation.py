@@ -18,7 +18,7 @@ from tts.lab.simulation.scenario import Scenario, SimulationOutcome
 from tts.runs.statistics import quantile
 
 from .console import Sheet, table
-from .figures.charts import counted
+from .figures.charts import count_of
 
 _NOTES = (
     "All of this is simulated: compare the rows of one table; its seconds are not measurements.",
@@ -91,7 +91,7 @@ def _title(scenario: Scenario, strategy: str, outcome: SimulationOutcome) -> str
         engines = "engines with step times fitted to a tune result, caches as of " + engines
     return (
         f"simulated: {engines}{_place(scenario)}\n"
-        f"{strategy}, n={scenario.parameters.n}; {_problems(scenario.problems)}, "
+        f"{strategy}, n={scenario.parameters.n}; {count_of(scenario.problems, 'problem')}, "
         f"{scenario.in_flight} in flight; {outcome.generator.generated_tokens:,} tokens generated"
     )
 
@@ -188,19 +188,15 @@ def advice_text(advice: Sequence[PlacementAdvice]) -> list[str]:
         elif last == 1:
             when = "One problem at a time"
         elif place == 0:
-            when = f"Up to about {_problems(last)} at a time"
+            when = f"Up to about {count_of(last, 'problem')} at a time"
         elif place == len(advice) - 1:
-            when = f"From about {_problems(first)} at a time on"
+            when = f"From about {count_of(first, 'problem')} at a time on"
         elif first == last:
-            when = f"At about {_problems(first)} at a time"
+            when = f"At about {count_of(first, 'problem')} at a time"
         else:
-            when = f"From about {first} to {_problems(last)} at a time"
+            when = f"From about {first} to {count_of(last, 'problem')} at a time"
         sentences.append(f"{when}: {one.placement.text} (simulated).")
     return sentences
-
-
-def _problems(count: int) -> str:
-    return counted(count, "problem")
 
 
 def _table(runs: Sequence[PlacedRun]) -> Table:

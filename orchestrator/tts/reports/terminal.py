@@ -23,7 +23,7 @@ from tts.runs.tables import Answer
 from tts.search.allocation import MIN_PROBLEMS
 
 from .console import Sheet, consoles, table
-from .figures.charts import Cell, Figure, counted, percent
+from .figures.charts import Cell, Figure, count_of, percent
 from .figures.comparison import over_n
 from .figures.pairs import MOST_PAIRS, pairs_figures
 from .figures.results import results_figures
@@ -192,7 +192,7 @@ def _header(rows: Sequence[Row]) -> Text:
     return Text(
         f"deployment {all_of(row.summary.deployment for row in rows)}, "
         f"dataset {all_of(Path(row.summary.dataset).name for row in rows)}: "
-        f"{all_of(counted(row.summary.problems, 'problem') for row in rows)}, "
+        f"{all_of(count_of(row.summary.problems, 'problem') for row in rows)}, "
         f"schedule {all_of(row.summary.schedule for row in rows)}, "
         f"seed {all_of(row.summary.seed for row in rows)}",
         style="bold",

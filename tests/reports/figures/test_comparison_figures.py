@@ -201,9 +201,9 @@ def test_seeds_of_a_setting_are_one_row_and_no_rivals_of_one_another():
 
 
 def test_a_curve_has_the_runs_that_were_made_and_blocks_where_there_are_none():
-    made = row_of("a", 1, 0.2, n=4, curve=(Point(2, 0.1, 0.1, 2), Point(4, 0.2, 0.2, 1)))
+    small = row_of("a", 1, 0.2, n=4, curve=(Point(2, 0.1, 0.1, 2), Point(4, 0.2, 0.2, 1)))
     large = [Point(2, 0.7, 0.7, 4), Point(4, 0.8, 0.8, 2), Point(8, 0.9, 0.9, 1)]
-    figure = over_n([made, row_of("a", 1, 0.9, n=8, curve=tuple(large))], [])
+    figure = over_n([small, row_of("a", 1, 0.9, n=8, curve=tuple(large))], [])
     assert [(row["n"], row["accuracy"]) for row in figure.rows] == [(2, 0.7), (4, 0.2), (8, 0.9)]
     assert figure.notes[1].startswith("Points at n=2 come from a run of a larger n")
 

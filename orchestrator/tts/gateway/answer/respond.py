@@ -90,7 +90,7 @@ async def respond_by_search(
         if search:
             record.replica = search.replica
             if not record.answer_tokens + record.search_tokens:  # there is no result
-                await search.ended()
+                await search.wait_for_end()
                 record.search_tokens = search.tokens
                 if search.usage:
                     record.verifier_tokens = search.usage.verifier_tokens

@@ -120,7 +120,7 @@ class RunningSearch(Generic[R]):
             if not self.task.done():
                 await asyncio.wait({self.task}, timeout=FLUSH_S)
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait until it has ended, if it was cancelled."""
         if self.task.cancelling():
             await asyncio.wait({self.task})

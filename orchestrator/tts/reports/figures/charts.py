@@ -277,7 +277,7 @@ def flops(value: float) -> str:
     return f"{value / 1000**powers:.3g} {_PREFIXES[powers]}FLOPs"
 
 
-def counted(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     """`1 problem`, `1,000 problems`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

@@ -37,7 +37,7 @@ from .charts import (
     TableRow,
     bars,
     chart,
-    counted,
+    count_of,
     doubling_axis,
     flops,
     legend,
@@ -412,8 +412,8 @@ def schedules(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
     best = max(table, key=lambda row: float(row["speed-up"] or 0.0))
     other = sum(not row["same answers"] for row in table)
     answers = (
-        f"In {counted(other, 'run')} other problems are right than under the first schedule of the "
-        "search."
+        f"In {count_of(other, 'run')} other problems are right than under the first schedule of "
+        "the search."
         if other
         else "The same problems are right under each schedule of a search."
     )

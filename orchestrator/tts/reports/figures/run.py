@@ -25,7 +25,7 @@ from .charts import (
     Spec,
     TableRow,
     bars_height,
-    counted,
+    count_of,
     doubling_axis,
     intervals,
     line,
@@ -223,7 +223,7 @@ def key_measures(run: Run) -> Figure | None:
     return Figure(
         "measures",
         "Measures",
-        f"{counted(solved, 'problem')} in {number(measures.wall_s)} s{right}: "
+        f"{count_of(solved, 'problem')} in {number(measures.wall_s)} s{right}: "
         f"{number(solved / measures.wall_s)} problems and "
         f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
         [

@@ -20,7 +20,7 @@ from tts.base import paths
 from tts.base.errors import RunError, TtsError
 from tts.build.manifest import read_manifest
 from tts.build.spec import load_deployment
-from tts.reports.figures.charts import Cell, counted, listed
+from tts.reports.figures.charts import Cell, count_of, listed
 from tts.reports.figures.comparison import comparison_figures
 from tts.reports.figures.run import by_text, figures_of, right_share, warnings_of
 from tts.runs.compare import Comparison, compare
@@ -258,7 +258,7 @@ def _of_run(comparison: Comparison) -> Report:
         )
         progress = _progress(config, solved, then)
     right = f", {right_share(run)} right" if run.accuracy is not None else ""
-    solved_ones = f"{counted(solved, 'problem')} of {config.dataset}{right}"
+    solved_ones = f"{count_of(solved, 'problem')} of {config.dataset}{right}"
     warnings = "".join(
         f" {each[0].upper()}{each[1:]}" for each in warnings_of(comparison.rows[0].summary)
     )
