@@ -28,7 +28,7 @@ from tts.endpoints.openai.probing import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.endpoints.openai.verifier import OpenAIVerifier
 from tts.endpoints.shaping import FieldRefused, Shaping
-from tts.endpoints.streaming import StreamingGenerator, stream_of
+from tts.endpoints.streaming import OutputEnds, StreamingGenerator, stream_of
 
 PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
 LABELS = ("yes", "no")
@@ -54,9 +54,7 @@ class Checks:
         return OpenAIGenerator(
             self.server,
             tokenizer=self.tokenizer,
-            end_id=end,
-            step_stop_words=(),
-            end_stop_words=[(each,) for each in more],
+            ends=OutputEnds(end, sequence=tuple((each,) for each in more)),
             step_delimiter=delimiter,
         )
 

@@ -18,6 +18,7 @@ from tts.constraints.regular import Automaton
 from tts.constraints.schema import parse_schema
 from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall
+from tts.endpoints.streaming import OutputEnds
 from tts.endpoints.triton import TritonConnection
 from tts.engines.wire import EBNF, Guide
 from tts.grading import extract_answer
@@ -109,9 +110,7 @@ def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(in_ser
 
     async def go(address):
         async with TritonConnection(address) as connection:
-            generator = connection.generator(
-                end_id=models.end_id, step_stop_words=models.step_stop_words
-            )
+            generator = connection.generator(OutputEnds(models.end_id, models.step_stop_words))
             call = GenerateCall(prompt, 200, 7, 0.8, 1.0, stop_at_step=False)
             free = await generator.generate(call)
             beside = [asyncio.ensure_future(generator.generate(call)) for _ in range(4)]

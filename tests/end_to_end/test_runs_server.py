@@ -22,8 +22,9 @@ from tests.end_to_end.commands import (
 from tts.base.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.endpoints import retry, triton_transport
+from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.streaming import OutputEnds
 from tts.endpoints.triton import TritonConnection
 from tts.lab.bench.single_run import prepare
 from tts.lab.observer import Observer
@@ -215,7 +216,7 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     """
     if victim == "server":
         # gRPC connects again once a second
-        monkeypatch.setattr(triton_transport, "PATIENCE_S", 2.0)
+        monkeypatch.setattr(triton, "PATIENCE_S", 2.0)
     monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
     tts, process = serving
     wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
@@ -243,9 +244,7 @@ def test_the_client_generates_scores_is_refused_and_cancels(in_served, server):
 
     async def go(address):
         async with TritonConnection(address) as connection:
-            generator = connection.generator(
-                end_id=models.end_id, step_stop_words=models.step_stop_words
-            )
+            generator = connection.generator(OutputEnds(models.end_id, models.step_stop_words))
             verifier = connection.verifier()
             step = GenerateCall(context.generator_ids(()), 50, 7, 0.8, 1.0, stop_at_step=True)
             first = await generator.generate(step)

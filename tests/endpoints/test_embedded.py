@@ -18,6 +18,7 @@ from tts.base.errors import RequestError, RequestRefused, ServerError
 from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine, EmbeddedGenerator
+from tts.endpoints.streaming import OutputEnds
 from tts.endpoints.triton import TritonGenerator
 from tts.engines.generate_request import EngineLimits
 from tts.engines.request_tensors import parse_request
@@ -144,15 +145,15 @@ calls = st.builds(
 @given(calls)
 def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
     """The request that Triton's model reads out of what TritonGenerator sends."""
-    words = {"end_id": 5, "step_stop_words": WORDS, "end_stop_words": ((1, 2),)}
-    triton = TritonGenerator(SimpleNamespace(host=True), "generator", **words)
+    ends = OutputEnds(5, WORDS, ((1, 2),))
+    triton = TritonGenerator(SimpleNamespace(host=True), "generator", ends)
     sent = service_pb2.ModelInferRequest.FromString(triton._row(call, None).encode("1"))
     tensors = {
         each.name: np.frombuffer(raw, DTYPES[each.datatype]).reshape(each.shape)
         for each, raw in zip(sent.inputs, sent.raw_input_contents, strict=True)
     }
     engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
-    generator = EmbeddedConnection({"generator": engine}).generator(**words)
+    generator = EmbeddedConnection({"generator": engine}).generator(ends)
     ours, theirs = generator._request(call), parse_request(tensors, LIMITS)
     assert ours.input_ids.tolist() == theirs.input_ids.tolist()
     for name in {each.name for each in fields(ours)} - {"input_ids"}:
@@ -161,7 +162,7 @@ def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
 
 def test_words_that_an_engine_does_not_take_are_refused_before_it_is_asked():
     engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
-    generator = EmbeddedGenerator(engine, 5, WORDS, ())
+    generator = EmbeddedGenerator(engine, OutputEnds(5, WORDS))
     call = GenerateCall(np.array([1], np.int32), 4, 0, 0.0, 1.0, False, stop_words=((100,),))
     with pytest.raises(RequestRefused):
         generator._request(call)

@@ -11,6 +11,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tts.base.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.streaming import OutputEnds
 from tts.endpoints.triton import TritonConnection
 from tts.engines import wire
 from tts.engines.wire import RESET_PREFIX_CACHE
@@ -102,7 +103,7 @@ async def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back()
 
     server, port = await _serve(0)
     async with TritonConnection(f"127.0.0.1:{port}") as connection:
-        generator = connection.generator(end_id=2)
+        generator = connection.generator(OutputEnds(2))
         assert await tokens(generator) == [7, 8]
         first = connection._tokens
         await server.stop(None)

@@ -6,7 +6,6 @@ import pytest
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.endpoints.triton_errors import (
     BY_FAILURE,
-    BY_STATUS,
     EngineInUse,
     ErrorAnswer,
     Translation,
@@ -28,9 +27,8 @@ def translated(error, model="prm"):
     return raised.value
 
 
-def test_no_code_of_an_engine_and_no_status_of_grpc_is_unmapped():
+def test_no_code_of_an_engine_is_unmapped():
     assert BY_FAILURE.keys() == set(Failure)
-    assert BY_STATUS.keys() == set(grpc.StatusCode)
 
 
 @pytest.mark.parametrize("code", grpc.StatusCode)

@@ -15,6 +15,7 @@ from tts.base import paths
 from tts.base.errors import BuildError, RequestError
 from tts.build.manifest import read_engine_config
 from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.streaming import OutputEnds
 from tts.engines.generate_request import check_request, score_request
 from tts.engines.opening import opening_of
 from tts.engines.responses import first_probability
@@ -91,7 +92,7 @@ def test_a_server_of_one_engine_writes_and_scores_through_one_model(one, one_eng
 
     async def ask(address):
         async with triton_connection(one_engine, address) as connection:
-            generator, verifier = connection.generator(end_id=2), connection.verifier()
+            generator, verifier = connection.generator(OutputEnds(2)), connection.verifier()
             return await asyncio.gather(
                 *(verifier.score(ScoreCall(ids.astype(np.int32))) for ids in PROMPTS),
                 *(generator.generate(replace(call, seed=seed)) for seed in range(12)),

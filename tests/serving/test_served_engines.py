@@ -23,6 +23,7 @@ from tts.build.builder import build_engines
 from tts.build.inputs import Inputs
 from tts.build.spec import Deployment
 from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.streaming import OutputEnds
 from tts.fleet.connecting import triton_connection
 from tts.serving.repository import render as repository
 from tts.serving.repository.digest import deployment_digest
@@ -133,6 +134,6 @@ async def test_the_same_engine_writes_and_scores(shared: Deployment):
             result = await connection.verifier().score(ScoreCall(prompt))
             assert result.score == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-6)
             for role in ("generator", "verifier"):
-                writer = connection.generator(role, end_id=0)
+                writer = connection.generator(OutputEnds(0), role)
                 call = GenerateCall(np.arange(5, dtype=np.int32), 5, 0, 0.0, 1.0, False)
                 assert await writer.generate(call) == [0, 1, 2, 3, 4]

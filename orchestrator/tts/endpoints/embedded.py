@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import timeout
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -44,7 +44,7 @@ from tts.engines.statistics import Statistics
 from .base import REST_S, GenerateCall, ScoreCall, VerifierResult
 from .retry import MOST_DEATHS, PATIENCE_S, Heartbeat, retried
 from .shaping import refuse_top, shaped
-from .streaming import NewTokens, StopWordSets, StreamingGenerator
+from .streaming import NewTokens, OutputEnds, StreamingGenerator
 from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
@@ -268,18 +268,9 @@ class EmbeddedConnection:
         for engine in self._engines.values():
             engine.patience_s = seconds
 
-    def generator(
-        self,
-        role: Role = "generator",
-        *,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]] = (),
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> EmbeddedGenerator:
+    def generator(self, ends: OutputEnds, role: Role = "generator") -> EmbeddedGenerator:
         """See endpoints.Connection."""
-        return EmbeddedGenerator(
-            self._engine(role), end_id, tuple(step_stop_words), tuple(end_stop_words)
-        )
+        return EmbeddedGenerator(self._engine(role), ends)
 
     def verifier(self) -> EmbeddedVerifier:
         """See endpoints.Connection."""
@@ -315,16 +306,9 @@ class EmbeddedConnection:
 class EmbeddedGenerator(StreamingGenerator):
     """The generator; see endpoints.StreamingGenerator."""
 
-    def __init__(
-        self,
-        engine: EmbeddedEngine,
-        end_id: int,
-        step_stop_words: Sequences,
-        end_stop_words: Sequences,
-    ) -> None:
-        self._engine = engine
-        self._end_id = None if end_id == wire.NO_END_ID else end_id
-        self._stop_words = StopWordSets(step_stop_words, end_stop_words)
+    def __init__(self, engine: EmbeddedEngine, ends: OutputEnds) -> None:
+        self._engine, self._ends = engine, ends
+        self._end_id = None if ends.id == wire.NO_END_ID else ends.id
         self._words = lru_cache(maxsize=256)(self._new_words)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -365,7 +349,7 @@ class EmbeddedGenerator(StreamingGenerator):
         )
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:
-        words = self._stop_words.of(at_step, stop_words, ignore_end)
+        words = self._ends.words(at_step, stop_words, ignore_end)
         self._engine.check_words(words)
         return words
 

@@ -4,7 +4,7 @@ connects to an engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -59,17 +59,19 @@ async def _whole(generator: Generator, call: GenerateCall) -> AsyncGenerator[New
     yield NewTokens(await generator.generate(call), final=True)
 
 
-class StopWordSets(NamedTuple):
-    """Token sequences that end an output of ours, each of which is part of it."""
+class OutputEnds(NamedTuple):
+    """What ends an output of ours: an id, and token sequences that are part of it."""
 
-    step: Sequences
+    id: int
+    """The token that ends a sequence, which is no part of it; wire.NO_END_ID: none does."""
+    step: Sequences = ()
     """Words at which a step ends."""
-    end: Sequences
+    sequence: Sequences = ()
     """Words at which a sequence ends, as at its end id."""
 
-    def of(self, at_step: bool, own: Sequences, ignore_end: bool) -> Sequences:
+    def words(self, at_step: bool, own: Sequences, ignore_end: bool) -> Sequences:
         """All words of a call, whose `own` come first."""
-        return (*own, *(() if ignore_end else self.end), *(self.step if at_step else ()))
+        return (*own, *(() if ignore_end else self.sequence), *(self.step if at_step else ()))
 
 
 @runtime_checkable
@@ -93,18 +95,8 @@ class Connection(Protocol):
     patience_s: float
     """How long a request is sent again; less where another server can take it."""
 
-    def generator(
-        self,
-        role: Role = "generator",
-        *,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]] = (),
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> StreamingGenerator:
-        """The generator, or a verifier that writes.
-
-        `step_stop_words` end a step, `end_stop_words` end a sequence.
-        """
+    def generator(self, ends: OutputEnds, role: Role = "generator") -> StreamingGenerator:
+        """The generator, or a verifier that writes."""
 
     def verifier(self) -> Verifier:
         """The verifier."""

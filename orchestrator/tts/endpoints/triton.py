@@ -1,23 +1,28 @@
 """The generator and the verifier behind a Triton server, over asyncio gRPC.
 
 `triton_requests` encodes requests from templates, `triton_stream` carries those of the generator,
-a decoupled model that takes no others, and `triton_transport` sends them again after failures.
+a decoupled model that takes no others, over the channels of `triton_transport`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import lru_cache, partial
+from typing import Any, Self, TypeVar
 
 from tts.base.errors import EndpointError, RequestError
 from tts.build.spec import ANSWER_TIMEOUT_S, Role
 from tts.engines import wire
+from tts.engines.generate_request import Sequences
 from tts.engines.responses import first_probability
 
 from .base import GenerateCall, ScoreCall, VerifierResult
+from .retry import PATIENCE_S, Heartbeat, Restarts, retried
 from .shaping import refuse_top, shaped
-from .streaming import NewTokens, StopWordSets, StreamingGenerator
+from .streaming import NewTokens, OutputEnds, StreamingGenerator
+from .triton_errors import all_reset
 from .triton_requests import (
     HOST_SHAPING,
     WIRE_SHAPING,
@@ -25,14 +30,28 @@ from .triton_requests import (
     RequestRow,
     RequestTemplate,
     generate_template,
+    reset_request,
     score_template,
 )
 from .triton_stream import Sample
-from .triton_transport import ScoreRows, Transport, output_of
+from .triton_transport import Channel, ScoreRows, contents_of, translation
+
+RESET_TIMEOUT_S = 1800.0
+"""A reset opens the engine anew, which takes as long as when the server started."""
+TOKEN_STREAMS = 16
+"""Streams of tokens that take requests at a time. gRPC reads the messages of a stream one after the
+other, through a thread of its own; of several streams it hands over what has come together."""
+# without an option of its own gRPC gives channels to one address the same connection
+_OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+
+T = TypeVar("T")
 
 
-class TritonConnection(Transport):
-    """What connects to one server, shared by both endpoints; an async context manager."""
+class TritonConnection:
+    """A way to one server, which both endpoints share; an async context manager.
+
+    Requests are sent again while the server is being started again.
+    """
 
     def __init__(
         self,
@@ -46,33 +65,46 @@ class TritonConnection(Transport):
         verifier_writes: bool = False,
         scorer: str | None = None,
     ) -> None:
-        """`address`, `comes_back`, `most_rows` and `answer_timeout_s` are those of Transport.
+        """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
-        TensorRT-LLM takes one row. `host`: the models are those of our engine host (target
-        openvino), which can do more than TensorRT-LLM. `verifier_writes`: the model that is the
-        verifier has the generator's tensors. `scorer` is the model that makes scores of its logits;
-        None: itself does.
+        `comes_back` says whether a server that is gone is being started again (see `retried`).
+        `most_rows` is how many rows a request may have; TensorRT-LLM takes one. `host`: the models
+        are those of our engine host (target openvino), which can do more than TensorRT-LLM.
+        `verifier_writes`: the model that is the verifier has the generator's tensors. `scorer` is
+        the model that makes scores of its logits; None: itself does.
         """
-        super().__init__(
-            address, comes_back, most_rows=most_rows, answer_timeout_s=answer_timeout_s
-        )
+        self.address = address
+        self.patience_s = PATIENCE_S
+        """How long a request is sent again; less where another server can take it."""
         self.host = host
         self._models: dict[Role, str] = {"generator": wire.GENERATOR, "verifier": verifier_model}
         self._verifier_writes = verifier_writes
         self._scorer = scorer
-        self._score_rows = ScoreRows(self, most_rows) if most_rows > 1 else None
+        self._restarts = Restarts(address, comes_back)
+        self._heartbeat = Heartbeat(f"The server at {address}", answer_timeout_s)
+        self._whole = Channel(address, self._heartbeat.beat, most_rows=most_rows)
+        self._tokens: Channel | None = None
+        self._closing: set[asyncio.Future[None]] = set()
+        rows = ScoreRows(address, partial(self._infer, wire.PRM), most_rows)
+        self._score_rows = rows if most_rows > 1 else None
 
-    def generator(
-        self,
-        role: Role = "generator",
-        *,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]] = (),
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> TritonGenerator:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End what runs on it."""
+        await self._whole.aclose()
+        if self._tokens:
+            await self._tokens.aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def generator(self, ends: OutputEnds, role: Role = "generator") -> TritonGenerator:
         """The generator, or a verifier that writes; see endpoints.Connection."""
-        stop_words = tuple(step_stop_words), tuple(end_stop_words)
-        return TritonGenerator(self, self._models[role], end_id, *stop_words)
+        return TritonGenerator(self, self._models[role], ends)
 
     def verifier(self) -> TritonVerifier:
         """The verifier."""
@@ -85,53 +117,130 @@ class TritonConnection(Transport):
 
         False if one of them holds requests. Raises EndpointError.
         """
-        scoring = set() if self._verifier_writes else {self._models["verifier"]}
-        return await self.reset_caches({*self._models.values()} - scoring, scoring)
+        attempts: list[Callable[[], Awaitable[object]]] = []
+        for model in {*self._models.values()}:
+            if model == self._models["verifier"] and not self._verifier_writes:
+                request = reset_request(model, scored=True)
+                attempts.append(partial(self._infer, model, request, RESET_TIMEOUT_S))
+            else:
+                reset = partial(reset_request, model)
+                start = partial(self._whole.streams(model).start, reset, whole=True)
+                attempts.append(partial(self._sample, model, start, RESET_TIMEOUT_S))
+        return await all_reset(*map(self._retried, attempts))
 
-    async def score_once(self, row: RequestRow) -> float:
-        """The verifier's score of a chain, once. Raises EndpointError."""
+    async def sample(self, row: RequestRow) -> NewTokens:
+        """The answer to a request that is answered once; retried. Raises EndpointError.
+
+        A sample that is given up, and one whose wait is cancelled, is stopped on the engine.
+        """
+        model = row.template.model
+        return await self._retried(partial(self._sample, model, partial(self._start, row)))
+
+    async def stream(
+        self, row: RequestRow, on_rest: Callable[[int], None] | None = None
+    ) -> AsyncGenerator[NewTokens, None]:
+        """The tokens of a request as they come; never retried, without a timeout.
+
+        Raises EndpointError. Closing it stops the request on the engine; `on_rest` is that of
+        GenerateCall.
+        """
+        model = row.template.model
+        with translation(model, self.address):
+            sample = self._token_channel().streams(model).start(row.encode, whole=False)
+            try:
+                while True:
+                    new = await sample.next()
+                    yield new
+                    if new.final:
+                        return
+            finally:
+                sample.cancel()
+                if on_rest:
+                    on_rest(await sample.rest())
+
+    async def score(self, row: RequestRow) -> float:
+        """The verifier's score of a chain; retried. Raises EndpointError."""
+        return await self._retried(partial(self._score_once, row))
+
+    async def _score_once(self, row: RequestRow) -> float:
         if self._verifier_writes:
-            start = partial(self.start, row, scores=True)
-            values = (await self.sample_once(row.template.model, start)).log_probs
+            start = partial(self._start, row, scores=True)
+            values = (await self._sample(row.template.model, start)).log_probs
             try:
                 return values[0] if self._scorer else first_probability(values)
             except RequestError as error:
                 raise EndpointError(f"Model {row.template.model}: {error.message}.") from None
         if self._score_rows:
             return await self._score_rows.score(row)
-        answer = await self.infer_once(wire.PRM, row.encode(""))  # the name of all that only score
-        return float(struct.unpack("<f", output_of(answer, "score"))[0])
+        answer = await self._infer(wire.PRM, row.encode(""))  # the name of all that only score
+        return float(struct.unpack("<f", contents_of(answer, "score")["score"])[0])
 
-    def start(self, row: RequestRow, *, scores: bool = False) -> Sample:
+    def _start(self, row: RequestRow, *, scores: bool = False) -> Sample:
         """Send a request by stream; `scores`: it is a score that the verifier writes."""
         model = self._models["verifier"] if scores else row.template.model
-        streams = self.whole.streams(model, scores=scores)  # what stops a request names their model
+        streams = self._whole.streams(model, scores=scores)  # a request's stop names their model
         return streams.start_row(row) if self._score_rows else streams.start(row.encode, whole=True)
+
+    async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of `attempt`, which is made again while the server may come back."""
+        return await retried(attempt, self._restarts.comes_back, self.patience_s)
+
+    async def _infer(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
+        """The answer to one unary request, a ModelInferRequest's bytes.
+
+        `least_s`: how long the server may be silent, if that is more than it usually may.
+        """
+        self._restarts.look_again()
+        with translation(model, self.address):
+            async with self._heartbeat.limited(least_s):
+                answer = await self._whole.infer(request)
+        self._heartbeat.beat()
+        self._restarts.reset()
+        return answer
+
+    async def _sample(
+        self, model: str, start: Callable[[], Sample], least_s: float = 0.0
+    ) -> NewTokens:
+        """The answer to one request by stream; see `_infer`."""
+        self._restarts.look_again()
+        with translation(model, self.address):
+            sample = start()
+            try:
+                async with self._heartbeat.limited(least_s):
+                    new = await sample.next()
+            finally:
+                sample.cancel()
+        self._restarts.reset()
+        return new
+
+    def _token_channel(self) -> Channel:
+        """The channel of single tokens, a new one after a failure.
+
+        gRPC waits, more and more, before it connects again to what was not there.
+        """
+        channel = self._tokens
+        if channel and channel.broken and not channel.running:
+            closing = asyncio.ensure_future(channel.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            channel = None
+        if channel is None:
+            channel = self._tokens = Channel(
+                self.address, self._heartbeat.beat, _OWN_CONNECTION, most_streams=TOKEN_STREAMS
+            )
+        return channel
 
 
 class TritonGenerator(StreamingGenerator):
     """A model that writes; see endpoints.StreamingGenerator."""
 
-    def __init__(
-        self,
-        connection: TritonConnection,
-        model: str,
-        end_id: int,
-        step_stop_words: tuple[tuple[int, ...], ...],
-        end_stop_words: tuple[tuple[int, ...], ...],
-    ) -> None:
-        """`step_stop_words` end a step, `end_stop_words` end a sequence as `end_id` does."""
-        self._connection = connection
-        self._model = model
-        self._end_id = end_id
-        self._stop_words = StopWordSets(step_stop_words, end_stop_words)
+    def __init__(self, connection: TritonConnection, model: str, ends: OutputEnds) -> None:
+        self._connection, self._model, self._ends = connection, model, ends
         self._template = lru_cache(maxsize=256)(self._new_template)
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """The new token ids; retried. See endpoints.Generator."""
-        row = self._row(call, None)
-        start = partial(self._connection.start, row)
-        return (await self._connection.sample(row.template.model, start)).ids
+        return (await self._connection.sample(self._row(call, None))).ids
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """The new token ids as they come. See endpoints.StreamingGenerator."""
@@ -161,15 +270,15 @@ class TritonGenerator(StreamingGenerator):
     def _new_template(
         self,
         at_step: bool,
-        stop_words: tuple[tuple[int, ...], ...],
+        stop_words: Sequences,
         ignore_end: bool,
         draw: Draw,
         guided: bool,
         flags: tuple[bool, bool] | None,
         shaping: tuple[tuple[str, float], ...],
     ) -> RequestTemplate:
-        end_id = wire.NO_END_ID if ignore_end else self._end_id
-        words = self._stop_words.of(at_step, stop_words, ignore_end)
+        end_id = wire.NO_END_ID if ignore_end else self._ends.id
+        words = self._ends.words(at_step, stop_words, ignore_end)
         return generate_template(
             end_id, words, draw, guided=guided, flags=flags, shaping=shaping, model=self._model
         )
@@ -184,8 +293,7 @@ class TritonVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """The score of a chain; retried. See endpoints.Verifier."""
         ids = call.input_ids
-        row = RequestRow(self._template, ids, [len(ids)])
-        score = await self._connection.retried(partial(self._connection.score_once, row))
+        score = await self._connection.score(RequestRow(self._template, ids, [len(ids)]))
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
         return VerifierResult(min(max(score, 0.0), 1.0))

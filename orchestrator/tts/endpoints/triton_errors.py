@@ -52,21 +52,8 @@ BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
     grpc.StatusCode.CANCELLED: EndpointUnavailable,
     grpc.StatusCode.UNAVAILABLE: EndpointUnavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: EndpointTimeout,
-    grpc.StatusCode.UNKNOWN: RequestRefused,
-    grpc.StatusCode.INVALID_ARGUMENT: RequestRefused,
-    grpc.StatusCode.NOT_FOUND: RequestRefused,
-    grpc.StatusCode.ALREADY_EXISTS: RequestRefused,
-    grpc.StatusCode.PERMISSION_DENIED: RequestRefused,
-    grpc.StatusCode.UNAUTHENTICATED: RequestRefused,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: RequestRefused,
-    grpc.StatusCode.FAILED_PRECONDITION: RequestRefused,
-    grpc.StatusCode.ABORTED: RequestRefused,
-    grpc.StatusCode.OUT_OF_RANGE: RequestRefused,
-    grpc.StatusCode.UNIMPLEMENTED: RequestRefused,
-    grpc.StatusCode.INTERNAL: RequestRefused,
-    grpc.StatusCode.DATA_LOSS: RequestRefused,
 }
-"""Errors by gRPC's status. A refused request is repeated if its text is one that passes."""
+"""Errors by gRPC's status; any other one refuses a request, unless its text is one that passes."""
 
 
 class Translation:
@@ -91,7 +78,7 @@ class Translation:
 
     def _error_of_status(self, error: grpc.aio.AioRpcError) -> EndpointError:
         """What the end of a call, or of a stream, means for the requests on it."""
-        kind = BY_STATUS[error.code()]
+        kind = BY_STATUS.get(error.code(), RequestRefused)
         details = error.details() or error.code().name
         if kind is EndpointTimeout:
             return EndpointTimeout(f"Model {self._model} at {self._address}: {details}")

@@ -13,7 +13,7 @@ from tts.build.verifiers.untrained import Prompted
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.critique import CriteriaVerifier, WritingVerifier
 from tts.endpoints.shaping import NO_PROMPTS, FieldRefused
-from tts.endpoints.streaming import Connection, NewTokens, ReadingGenerator, stream_of
+from tts.endpoints.streaming import Connection, NewTokens, OutputEnds, ReadingGenerator, stream_of
 from tts.prompting import Models
 
 from .replicas import Attempts, EnginePair, Replicas
@@ -33,9 +33,7 @@ def endpoints_on(
         return generator, verifier
     assert connection is not None
     generator = generator or connection.generator(
-        end_id=models.end_id,
-        step_stop_words=models.step_stop_words,
-        end_stop_words=models.end_stop_words,
+        OutputEnds(models.end_id, models.step_stop_words, models.end_stop_words)
     )
     return generator, verifier or verifier_on(models, connection)
 
@@ -45,9 +43,8 @@ def verifier_on(models: Models, connection: Connection) -> Verifier:
     spec = models.deployment.verifier_model
     if critic := models.critic:
         end_id, *more_ends = critic.tokenizer.eos_ids
-        writer = connection.generator(
-            "verifier", end_id=end_id, end_stop_words=[(token,) for token in more_ends]
-        )
+        ends = OutputEnds(end_id, sequence=tuple((token,) for token in more_ends))
+        writer = connection.generator(ends, "verifier")
         reader = connection.verifier() if critic.asks else None
         return WritingVerifier(writer, critic, spec, reader)
     verifier = connection.verifier()

@@ -28,7 +28,7 @@ from tts.build.started.command import command_of
 from tts.build.tokenizer import Tokenizer
 from tts.checks.findings import Observation
 from tts.endpoints.base import Verifier
-from tts.endpoints.streaming import Connection, StreamingGenerator
+from tts.endpoints.streaming import Connection, OutputEnds, StreamingGenerator
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
@@ -100,20 +100,12 @@ class RemoteConnection:
         """Ask the servers what they are; raises EndpointUnavailable, ServerError."""
         await asyncio.gather(*(self._remotes.ask(*each) for each in self._servers.items()))
 
-    def generator(
-        self,
-        role: Role = "generator",
-        *,
-        end_id: int,
-        step_stop_words: Sequence[tuple[int, ...]] = (),
-        end_stop_words: Sequence[tuple[int, ...]] = (),
-    ) -> StreamingGenerator:
+    def generator(self, ends: OutputEnds, role: Role = "generator") -> StreamingGenerator:
         """The generator, or a verifier that writes; see Connection."""
-        words = {"step_stop_words": step_stop_words, "end_stop_words": end_stop_words}
         if server := self._servers.get(role):
-            return self._remotes.generator(server, role, end_id=end_id, **words)
+            return self._remotes.generator(server, role, ends)
         assert self._beside is not None
-        return self._beside.generator(role, end_id=end_id, **words)
+        return self._beside.generator(ends, role)
 
     def verifier(self) -> Verifier:
         """The verifier."""
@@ -226,9 +218,7 @@ class Remotes:
             server.capabilities = None
             raise
 
-    def generator(
-        self, server: OpenAIServer, role: Role, end_id: int, **words: Sequence[tuple[int, ...]]
-    ) -> StreamingGenerator:
+    def generator(self, server: OpenAIServer, role: Role, ends: OutputEnds) -> StreamingGenerator:
         """The generator of a server; see endpoints.Connection. Raises ServerError."""
         from tts.endpoints.openai.generator import OpenAIGenerator
 
@@ -236,9 +226,8 @@ class Remotes:
         return OpenAIGenerator(
             server,
             tokenizer=critic.tokenizer if role == "verifier" and critic else self._models.generator,
-            end_id=end_id,
+            ends=ends,
             step_delimiter=self._models.step_delimiter,
-            **words,
         )
 
     def verifier(self, server: OpenAIServer) -> Verifier:
@@ -297,7 +286,7 @@ class Remotes:
             )
         critic = self._models.critic
         if role == "generator" or critic:
-            self.generator(server, role, wire.NO_END_ID, step_stop_words=())
+            self.generator(server, role, OutputEnds(wire.NO_END_ID))
         if role == "verifier" and not (critic and critic.asks is None):
             self.verifier(server)
 

@@ -8,7 +8,7 @@ from tests.endpoints.openai.stand_in import END, TOKENIZER
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.openai.generator import OpenAIGenerator
 from tts.endpoints.openai.server import OpenAIServer
-from tts.endpoints.streaming import stream_of
+from tts.endpoints.streaming import OutputEnds, stream_of
 
 PROMPT = np.asarray([30, 31, 32], dtype=np.int32)
 CALL = GenerateCall(PROMPT, 12, 7, 1.0, 1.0, stop_at_step=False)
@@ -25,8 +25,7 @@ async def opened(stand_in, *, end_words=(), **options):
             OpenAIGenerator(
                 server,
                 tokenizer=TOKENIZER,
-                end_id=END,
-                step_stop_words=end_words,
+                ends=OutputEnds(END, end_words),
                 step_delimiter="\n\n",
             ),
         )

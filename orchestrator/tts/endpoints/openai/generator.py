@@ -24,7 +24,7 @@ from tts.engines.generate_request import StopWords
 
 from ..base import GenerateCall
 from ..shaping import NO_PROMPTS, FieldRefused, refuse_top, shaped
-from ..streaming import NewTokens, StreamingGenerator
+from ..streaming import NewTokens, OutputEnds, StreamingGenerator
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
 from .server import OpenAIServer
@@ -86,15 +86,13 @@ class OpenAIGenerator(StreamingGenerator):
         server: OpenAIServer,
         *,
         tokenizer: Tokenizer,
-        end_id: int,
-        step_stop_words: Sequence[Word],
-        end_stop_words: Sequence[Word] = (),
+        ends: OutputEnds,
         step_delimiter: str,
     ) -> None:
         """`tokenizer` is that of the model which the server runs.
 
-        A step ends at `step_delimiter` in the text and at `step_stop_words`, a sequence at `end_id`
-        and at `end_stop_words`. Raises ServerError for a server that is known to give none.
+        A step ends at `step_delimiter` in the text, too. Raises ServerError for a server that is
+        known to give no completions.
         """
         if server.capabilities and not server.capabilities.generates:
             raise ServerError(
@@ -104,11 +102,11 @@ class OpenAIGenerator(StreamingGenerator):
         self._server, self._http = server, server.http
         self._tokenizer = tokenizer
         self._delimiter = step_delimiter
-        self._endless = end_id == wire.NO_END_ID
-        self._end_ids = {end_id, *(word[0] for word in end_stop_words if len(word) == 1)}
-        self._end_words = StopWords(word for word in end_stop_words if len(word) > 1)
-        self._step_words = StopWords(step_stop_words)
-        self._step_ids = tuple(word[0] for word in step_stop_words if len(word) == 1)
+        self._endless = ends.id == wire.NO_END_ID
+        self._end_ids = {ends.id, *(word[0] for word in ends.sequence if len(word) == 1)}
+        self._end_words = StopWords(word for word in ends.sequence if len(word) > 1)
+        self._step_words = StopWords(ends.step)
+        self._step_ids = tuple(word[0] for word in ends.step if len(word) == 1)
         self._stops = lru_cache(maxsize=256)(self._new_stops)
         self._ends = lru_cache(maxsize=256)(self._new_ends)
         self._siblings = SharedRequests(_siblings, self._draw)
@@ -245,7 +243,7 @@ class OpenAIGenerator(StreamingGenerator):
     def _asked(self, call: GenerateCall) -> Ask:
         if call.guide is not None and not self._server.abilities.grammar:
             raise RequestRefused(
-                self._cannot("hold an output to a grammar"),
+                f"{self._server} cannot hold an output to a grammar.",
                 hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
                 "SGLang, llama.cpp's llama-server or trtllm-serve.",
             )
@@ -297,9 +295,6 @@ class OpenAIGenerator(StreamingGenerator):
         if at_step:
             words.append(self._step_words)
         return Ends(() if ignore_end else self._end_ids, words)
-
-    def _cannot(self, what: str) -> str:
-        return f"{self._server} cannot {what}."
 
 
 def _siblings(calls: Siblings) -> Iterator[Siblings]:
