@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from tts.base.errors import RequestRefused
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.shaping import Shaping
-from tts.endpoints.streaming import NewTokens
+from tts.endpoints.streaming import NewTokens, OutputEnds
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
 from tts.endpoints.triton_requests import Constant, RequestRow, RequestTemplate, score_template
 from tts.engines import wire
@@ -133,18 +133,12 @@ class Connection:
     def __init__(self, host=False):
         self.host = host
 
-    async def score_once(self, row):
+    async def score(self, row):
         self.sent = row.encode("")
         return 0.25
 
-    async def retried(self, attempt):
-        return await attempt()
-
-    def start(self, row):
+    async def sample(self, row):
         self.sent = row.encode("7")
-
-    async def sample(self, model, start):
-        start()
         return NewTokens([5, 6], final=True)
 
     async def stream(self, row, on_rest=None):
@@ -179,7 +173,7 @@ def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
 ):
     """`flags`: its tokens are asked for as they come, maybe one by one, with log-probabilities."""
     connection = Connection()
-    generator = TritonGenerator(connection, "generator", 2, ((3, 4), (9,)), ((8,),))
+    generator = TritonGenerator(connection, "generator", OutputEnds(2, ((3, 4), (9,)), ((8,),)))
     call = GenerateCall(
         np.int32(ids),
         tokens,
@@ -261,7 +255,7 @@ def test_a_score_is_asked_for_by_the_tensors_of_the_contract(template, model, ou
 
 def test_the_engine_host_is_asked_for_least_probabilities_too():
     connection = Connection(host=True)
-    generator = TritonGenerator(connection, "generator", 2, (), ())
+    generator = TritonGenerator(connection, "generator", OutputEnds(2))
     call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, shaping=Shaping(min_p=0.25))
     asyncio.run(streamed(generator, call))
     request = service_pb2.ModelInferRequest.FromString(connection.sent)
@@ -278,7 +272,7 @@ def test_the_engine_host_is_asked_for_least_probabilities_too():
     ],
 )
 def test_what_the_contract_has_not_is_refused_by_its_name(asked, name):
-    generator = TritonGenerator(Connection(), "generator", 2, (), ())
+    generator = TritonGenerator(Connection(), "generator", OutputEnds(2))
     call = GenerateCall(np.int32([1]), 9, 5, 0.5, 1.0, False, **asked)
     with pytest.raises(RequestRefused, match=name):
         asyncio.run(generator.generate(call))

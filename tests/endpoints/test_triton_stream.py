@@ -10,9 +10,10 @@ from tritonclient.grpc import service_pb2
 
 from tts.base.errors import EndpointError
 from tts.endpoints import triton_stream
+from tts.endpoints.together import TickBatcher
 from tts.endpoints.triton_errors import ErrorAnswer
 from tts.endpoints.triton_requests import RequestRow, RequestTemplate
-from tts.endpoints.triton_stream import Streams, TickBatcher
+from tts.endpoints.triton_stream import Streams
 from tts.engines import wire
 from tts.engines.responses import row_tensors
 

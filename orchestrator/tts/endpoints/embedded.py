@@ -13,7 +13,7 @@ from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -49,6 +49,8 @@ from .triton_errors import all_reset, error_of_failure
 from .triton_requests import HOST_SHAPING
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ENGINE = "the OpenVINO engine"
 TakeRest = Callable[[int], None] | None
@@ -108,7 +110,7 @@ class EmbeddedEngine:
         Raises EndpointError. A request that is given up, and one whose wait is cancelled, ends on
         the engine.
         """
-        self._check(check_request, request)
+        self.require(check_request, request)
         deaths = 0
 
         async def attempt() -> Response:
@@ -131,7 +133,7 @@ class EmbeddedEngine:
         self, request: GenerateRequest, on_rest: TakeRest = None
     ) -> AsyncGenerator[Response, None]:
         """The responses to a request as they come; never sent again, without a timeout."""
-        self._check(check_request, request)
+        self.require(check_request, request)
         responses: asyncio.Queue[Response] = asyncio.Queue()
         client = await self._open_client()
         ticket = client.submit(request, responses.put_nowait)
@@ -146,11 +148,8 @@ class EmbeddedEngine:
                 client.cancel(ticket)
                 await _count_rest(responses, on_rest)
 
-    def check_words(self, words: Sequences) -> None:
-        """Raise RequestRefused for stop words that the engine does not take."""
-        self._check(check_stop_words, words)
-
-    def _check(self, check: Callable[[Any, EngineLimits], None], what: object) -> None:
+    def require(self, check: Callable[[T, EngineLimits], None], what: T) -> None:
+        """Raise RequestRefused for what the engine does not take, as the check says."""
         try:
             check(what, self.limits)
         except RequestError as error:
@@ -350,7 +349,7 @@ class EmbeddedGenerator(StreamingGenerator):
 
     def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:
         words = self._ends.words(at_step, stop_words, ignore_end)
-        self._engine.check_words(words)
+        self._engine.require(check_stop_words, words)
         return words
 
 

@@ -105,9 +105,7 @@ class Caller:
         self._function = function
         call = getattr(function, "__call__", None)  # noqa: B004 - of an object: may be async def
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], _Outcome] | None] = (
-            queue.SimpleQueue()
-        )
+        self._calls = queue.SimpleQueue[tuple[Callable[[], Any], _Outcome] | None]()
         self._thread: threading.Thread | None = None
 
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -381,22 +379,22 @@ class CheckedVerifier:
 
 def text_function(generator: object) -> TextFunction | None:
     """The text function that a generator is or has; None for one of token ids."""
-    method = getattr(generator, "generate", None)
-    if method is None:
-        return generator if callable(generator) else None
-    if callable(method) and next(iter(_parameters(method)), "") == "prompt":
-        return method  # type: ignore[no-any-return]
-    return None
+    return _function_of(generator, "generate", lambda each: [*_parameters(each)][:1] == ["prompt"])
 
 
 def reward_function(verifier: object) -> RewardFunction | None:
     """The reward function that a verifier is or has; None for one that takes a ScoreCall."""
-    method = getattr(verifier, "score", None)
+    return _function_of(verifier, "score", lambda method: len(_required(method)) == 2)
+
+
+def _function_of(
+    endpoint: object, name: str, takes_text: Callable[[Any], bool]
+) -> Callable[..., Any] | None:
+    """The method of this name if it takes text; where there is none, a function itself."""
+    method = getattr(endpoint, name, None)
     if method is None:
-        return verifier if callable(verifier) else None
-    if callable(method) and len(_required(method)) == 2:
-        return method  # type: ignore[no-any-return]
-    return None
+        return endpoint if callable(endpoint) else None
+    return method if callable(method) and takes_text(method) else None
 
 
 def require_endpoints(generator: object, verifier: object) -> None:

@@ -1,11 +1,13 @@
-"""Requests that belong together: the first failure ends all of them."""
+"""Requests that belong together: those of one tick, and those that the first failure ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -19,3 +21,29 @@ async def together(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+class TickBatcher(Generic[K, T]):
+    """Hands over the items added in a tick of the event loop when the tick has ended.
+
+    All callbacks that are ready in a tick run in it, so the samples that follow an answer come
+    together.
+    """
+
+    def __init__(self, hand_over: Callable[[K, list[T]], None], most: int) -> None:
+        """`hand_over` gets the items of one key, in order, up to a limit at a time."""
+        self._hand_over = hand_over
+        self._most = most
+        self._added: defaultdict[K, list[T]] = defaultdict(list)
+
+    def add(self, key: K, item: T) -> None:
+        """Hand this over with others of the tick."""
+        if not self._added:
+            asyncio.get_running_loop().call_soon(self._end)
+        self._added[key].append(item)
+
+    def _end(self) -> None:
+        added, self._added = self._added, defaultdict(list)
+        for key, items in added.items():
+            for start in range(0, len(items), self._most):
+                self._hand_over(key, items[start : start + self._most])

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import numpy as np
@@ -23,38 +22,9 @@ from tts.engines import wire
 
 from .base import REST_S
 from .streaming import NewTokens
+from .together import TickBatcher
 from .triton_errors import ErrorAnswer
 from .triton_requests import Encode, RequestRow, RequestTemplate, stop_request
-
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
-
-
-class TickBatcher(Generic[K, T]):
-    """Hands over the items added in a tick of the event loop when the tick has ended.
-
-    All callbacks that are ready in a tick run in it, so the samples that follow an answer come
-    together.
-    """
-
-    def __init__(self, hand_over: Callable[[K, list[T]], None], most: int) -> None:
-        """`hand_over` gets the items of one key, in order, up to a limit at a time."""
-        self._hand_over = hand_over
-        self._most = most
-        self._added: defaultdict[K, list[T]] = defaultdict(list)
-
-    def add(self, key: K, item: T) -> None:
-        """Hand this over with others of the tick."""
-        if not self._added:
-            asyncio.get_running_loop().call_soon(self._end)
-        self._added[key].append(item)
-
-    def _end(self) -> None:
-        added, self._added = self._added, defaultdict(list)
-        for key, items in added.items():
-            for start in range(0, len(items), self._most):
-                self._hand_over(key, items[start : start + self._most])
-
 
 REQUESTS_PER_STREAM = 64
 """Then another is opened: what spreads streams over several servers can still spread the load."""
@@ -93,9 +63,7 @@ class Streams:
         self._on_message = on_message
         self._model = model
         self._most_streams = most_streams
-        self._batcher: TickBatcher[RequestTemplate, tuple[RequestRow, Sample]] = TickBatcher(
-            self._send_rows, most_rows
-        )
+        self._batcher = TickBatcher(self._send_rows, most_rows)
         self._streams: list[_Stream] = []
         """Streams that had not ended when one was last needed."""
 

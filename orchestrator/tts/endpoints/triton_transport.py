@@ -22,9 +22,10 @@ from tts.base.errors import EndpointError
 from tts.base.owner import require_unforked
 from tts.engines import wire
 
+from .together import TickBatcher
 from .triton_errors import ErrorAnswer, Translation
 from .triton_requests import RequestRow, RequestTemplate
-from .triton_stream import Streams, TickBatcher
+from .triton_stream import Streams
 
 _SERVICE = "/inference.GRPCInferenceService"
 _OPTIONS = (
@@ -100,7 +101,7 @@ class ScoreRows:
     ) -> None:
         """`infer` answers a request, which may have `most_rows` rows."""
         self._address, self._infer = address, infer
-        self._batcher: TickBatcher[RequestTemplate, _Row] = TickBatcher(self._send, most_rows)
+        self._batcher = TickBatcher(self._send, most_rows)
         self._requests: set[asyncio.Task[None]] = set()
 
     async def score(self, row: RequestRow) -> float:

@@ -146,11 +146,11 @@ def test_a_sample_is_spelled_as_each_server_reads_it():
 
 
 READERS = [
-    *(each.piece for each in DIALECTS),
-    *(each.labels.read for each in DIALECTS),
+    *(each.piece for each in DIALECTS.values()),
+    *(each.labels.read for each in DIALECTS.values()),
     *(
         lambda answer, each=each: each.prompts.read(answer, [10, 11, 12, 13])
-        for each in DIALECTS
+        for each in DIALECTS.values()
         if each.prompts
     ),
 ]

@@ -25,13 +25,6 @@ LabelsBy = Literal["", "ids", "bias"]
 """How the probabilities of labels are read: of named ids, or of a draw that a bias confines to
 them."""
 
-NAMES: dict[DialectName, str] = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "llama.cpp": "llama.cpp",
-    "trtllm-serve": "trtllm-serve",
-}
-
 Body = dict[str, Any]
 LogProbs = dict[int | str, float]
 """Natural log-probabilities of tokens, by id, or by text where a server names no ids."""
@@ -117,6 +110,12 @@ class Dialect:
     """How servers of a kind are asked for tokens and probabilities."""
 
     kind: DialectName
+    title: str
+    """The kind as people write it."""
+    owner: str
+    """The owner of its models in /v1/models."""
+    version: tuple[str, str]
+    """The path and the field that tell its version."""
     path: str
     seeds: int
     """Seeds are below it."""
@@ -147,10 +146,6 @@ class Dialect:
     in one piece is not ended with its connection while others are answered. The server closes the
     connection with the stream."""
 
-    def seed(self, seed: int) -> int:
-        """A seed of 64 bits as the server takes it."""
-        return seed % self.seeds
-
 
 def _completion(model: str, ask: Ask) -> Body:
     body: Body = {
@@ -170,6 +165,7 @@ def _completion(model: str, ask: Ask) -> Body:
     return body
 
 
+_PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
 _NO_PENALTIES = {
     "min_p": 0.0,
     "repetition_penalty": 1.0,
@@ -178,19 +174,12 @@ _NO_PENALTIES = {
 }
 
 
-_PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
-
-
 def _penalties(ask: Ask) -> Body:
     """The changes to the distribution, as OpenAI's and vLLM's fields have them."""
-    return _NO_PENALTIES | _biases(ask.shaping)
-
-
-def _biases(shaping: Mapping[str, Any]) -> Body:
-    if "logit_bias" not in shaping:
-        return dict(shaping)
-    bias = {str(token): value for token, value in shaping["logit_bias"]}
-    return {**shaping, "logit_bias": bias}
+    body = {**_NO_PENALTIES, **ask.shaping}
+    if "logit_bias" in body:
+        body["logit_bias"] = {str(token): value for token, value in body["logit_bias"]}
+    return body
 
 
 def _vllm_sample(model: str, ask: Ask) -> Body:
@@ -323,17 +312,6 @@ def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
     ]
 
 
-def _sglang_body(ids: list[int], sampling: Body) -> Body:
-    return {"input_ids": ids, "sampling_params": sampling}
-
-
-def _sglang_penalties(ask: Ask) -> Body:
-    body = _penalties(ask)
-    if "min_tokens" in body:
-        body["min_new_tokens"] = body.pop("min_tokens")
-    return body
-
-
 def _sglang_sample(model: str, ask: Ask) -> Body:
     sampling: Body = {
         "max_new_tokens": ask.max_tokens,
@@ -345,14 +323,15 @@ def _sglang_sample(model: str, ask: Ask) -> Body:
         "stop_token_ids": list(ask.stop_ids),
         "no_stop_trim": True,
         "ignore_eos": ask.ignore_end,
-        **_sglang_penalties(ask),
+        **_penalties(ask),
     }
+    if "min_tokens" in sampling:
+        sampling["min_new_tokens"] = sampling.pop("min_tokens")
     if ask.guide:  # the text of a schema, too
         sampling["ebnf" if ask.guide.kind == EBNF else "json_schema"] = ask.guide.text
-    flags: Body = {"stream": ask.stream, "return_logprob": ask.log_probs}
-    if ask.top:
-        flags["top_logprobs_num"] = ask.top
-    return _sglang_body(ask.prompt, sampling) | flags
+    body: Body = {"input_ids": ask.prompt, "sampling_params": sampling}
+    body |= {"stream": ask.stream, "return_logprob": ask.log_probs}
+    return body | ({"top_logprobs_num": ask.top} if ask.top else {})
 
 
 def _sglang_piece(answer: Any) -> Piece:
@@ -386,12 +365,14 @@ def _by_id(row: object) -> LogProbs:
     return {token: lp for lp, token in _triples(row)}
 
 
-_ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
+def _sglang_draw(ids: list[int], **flags: Any) -> Body:
+    """A request for one token with log-probabilities."""
+    sampling = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
+    return {"input_ids": ids, "sampling_params": sampling, "return_logprob": True, **flags}
 
 
 def _sglang_labels(model: str, ids: list[int], labels: Labels) -> Body:
-    flags = {"return_logprob": True, "token_ids_logprob": list(labels)}
-    return _sglang_body(ids, _ONE_DRAW) | flags
+    return _sglang_draw(ids, token_ids_logprob=list(labels))
 
 
 def _sglang_label_probs(answer: Any) -> LogProbs:
@@ -401,8 +382,8 @@ def _sglang_label_probs(answer: Any) -> LogProbs:
 
 
 def _sglang_prompt_body(model: str, ids: list[int], top: int) -> Body:
-    flags = {"return_logprob": True, "logprob_start_len": 0}
-    return _sglang_body(ids, _ONE_DRAW) | flags | ({"top_logprobs_num": top} if top else {})
+    body = _sglang_draw(ids, logprob_start_len=0)
+    return body | ({"top_logprobs_num": top} if top else {})
 
 
 def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[LogProbs]:
@@ -433,7 +414,7 @@ _LLAMA_CHAIN: Body = {
 def _llama_penalties(ask: Ask) -> Body:
     if not ask.shaping:
         return {}
-    body = dict(ask.shaping)
+    body = {**ask.shaping}
     if "repetition_penalty" in body:
         body["repeat_penalty"] = body.pop("repetition_penalty")
     if "logit_bias" in body:
@@ -512,6 +493,9 @@ def _llama_label_probs(answer: Any) -> LogProbs:
 
 VLLM = Dialect(
     "vllm",
+    "vLLM",
+    "vllm",
+    ("/version", "version"),
     "/v1/completions",
     2**63,
     "structured_outputs",
@@ -526,6 +510,9 @@ VLLM = Dialect(
 )
 SGLANG = Dialect(
     "sglang",
+    "SGLang",
+    "sglang",
+    ("/get_server_info", "version"),
     "/generate",
     2**31,
     "ebnf",
@@ -538,6 +525,9 @@ SGLANG = Dialect(
 )
 LLAMA = Dialect(
     "llama.cpp",
+    "llama.cpp",
+    "llamacpp",
+    ("/props", "build_info"),
     "/completion",
     2**32 - 1,  # the last one means any
     "grammar",
@@ -551,6 +541,9 @@ LLAMA = Dialect(
 )
 TRTLLM = Dialect(
     "trtllm-serve",
+    "trtllm-serve",
+    "tensorrt_llm",
+    ("/version", "version"),
     "/v1/completions",
     2**63,
     "response_format",
@@ -563,7 +556,8 @@ TRTLLM = Dialect(
     shapes=frozenset(),
     stops_by_ids=True,
 )
-DIALECTS = (VLLM, LLAMA, SGLANG, TRTLLM)
+DIALECTS: dict[DialectName, Dialect] = {each.kind: each for each in (VLLM, LLAMA, SGLANG, TRTLLM)}
+"""By kind, in the order in which an unknown server is asked."""
 
 
 def log_probs_of(row: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:

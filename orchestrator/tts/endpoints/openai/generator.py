@@ -9,13 +9,11 @@ asked.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
 
 from tts.base.errors import EndpointError, EndpointUnavailable, RequestRefused, ServerError
 from tts.build.tokenizer import Tokenizer
@@ -160,7 +158,9 @@ class OpenAIGenerator(StreamingGenerator):
     async def _sibling(self, call: GenerateCall) -> list[int] | None:
         """The output, from a request for several; None where it takes one of its own."""
         alone = call.log_probs or call.temperature == 0 or not self._server.abilities.siblings
-        return None if alone else await self._siblings.answer(call)
+        if alone:
+            return None
+        return await self._siblings.answer(call, (call.input_ids.tobytes(), _same(call)))
 
     async def _draw(self, siblings: Siblings) -> None:
         server, first = self._server, siblings[0][0]
@@ -260,7 +260,7 @@ class OpenAIGenerator(StreamingGenerator):
         return Ask(
             ids.tolist(),
             most,
-            self._server.dialect.seed(0 if greedy else call.seed),
+            0 if greedy else call.seed % self._server.dialect.seeds,
             0.0 if greedy else call.temperature,
             1.0 if greedy else call.top_p,
             0 if greedy else call.top_k,
@@ -298,17 +298,13 @@ class OpenAIGenerator(StreamingGenerator):
 
 
 def _siblings(calls: Siblings) -> Iterator[Siblings]:
-    """Calls that differ in their seeds alone, which count up."""
-    alike: defaultdict[object, list[tuple[GenerateCall, Any]]] = defaultdict(list)
-    for each in calls:
-        alike[each[0].input_ids.tobytes(), _same(each[0])].append(each)
-    for group in alike.values():
-        group.sort(key=lambda each: each[0].seed)
-        start = 0
-        for end in range(1, len(group) + 1):
-            if end == len(group) or group[end][0].seed != group[end - 1][0].seed + 1:
-                yield group[start:end]
-                start = end
+    """The calls whose seeds count up, of some that differ in their seeds alone."""
+    group = sorted(calls, key=lambda each: each[0].seed)
+    start = 0
+    for end in range(1, len(group) + 1):
+        if end == len(group) or group[end][0].seed != group[end - 1][0].seed + 1:
+            yield group[start:end]
+            start = end
 
 
 def _ranked(row: LogProbs, most: int) -> list[tuple[int, float]]:

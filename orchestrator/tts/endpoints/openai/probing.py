@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tts.base.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
 from tts.engines.wire import EBNF, Guide
 
-from .dialects import DIALECTS, NAMES, VLLM, Ask, Dialect, DialectName, LabelsBy, Piece
+from .dialects import DIALECTS, VLLM, Ask, Dialect, DialectName, LabelsBy, Piece
 from .http_client import Http
 from .shared_requests import label_rows, samples
 
@@ -49,7 +49,7 @@ class Capabilities:
 
     def describe(self) -> str:
         """The server and its capabilities in one line."""
-        name = " ".join(filter(None, (NAMES[self.kind], self.version)))
+        name = " ".join(filter(None, (DIALECTS[self.kind].title, self.version)))
         says = [f"context {self.context:,}"] if self.context else []
         if self.generates:
             says.append(self._seeds())
@@ -72,25 +72,15 @@ class Capabilities:
         return "seeds honoured" if self.seeds else "seeds NOT honoured"
 
 
+T = TypeVar("T")
+_AWAY = EndpointUnavailable, EndpointTimeout
+"""Errors of a server that does not answer, which says nothing of what it can do."""
 _IDS = [10, 11, 12, 13]
 """A prompt in any vocabulary."""
 _BESIDE = 4
 """How many equal samples are asked for at once, beside as many others."""
 _LABELS = (14, 15)
 _GRAMMAR = Guide(EBNF, 'root ::= "7" "7"')
-_OWNERS: dict[str, DialectName] = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "llamacpp": "llama.cpp",
-    "tensorrt_llm": "trtllm-serve",
-}
-"""Kinds by the owner of a model in /v1/models."""
-_VERSIONS: dict[DialectName, tuple[str, str]] = {
-    "vllm": ("/version", "version"),
-    "trtllm-serve": ("/version", "version"),
-    "sglang": ("/get_server_info", "version"),
-    "llama.cpp": ("/props", "build_info"),
-}
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,7 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
     if it does not answer.
     """
     served = _chosen(await _models(http), model, http.address)
-    hint = _OWNERS.get(served.owner)
+    hint = next((each.kind for each in DIALECTS.values() if each.owner == served.owner), None)
     dialect, refusal = await _dialect(http, served.name, hint)
     kind = hint or (dialect or VLLM).kind  # no other kind gives nothing but scores
     generates = dialect is not None
@@ -132,7 +122,7 @@ async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
 async def _models(http: Http) -> list[Served]:
     try:
         answer = await http.get("/v1/models")
-    except (EndpointUnavailable, EndpointTimeout):
+    except _AWAY:
         raise
     except EndpointError as error:
         raise ServerError(error.message, error.hint) from None
@@ -170,7 +160,7 @@ def _chosen(served: list[Served], model: str | None, address: str) -> Served:
 async def _dialect(http: Http, model: str, hint: DialectName | None) -> tuple[Dialect | None, str]:
     """The first dialect in which the server answers; else what it said to the first attempt."""
     refusals = []
-    for dialect in sorted(DIALECTS, key=lambda each: each.kind != hint):
+    for dialect in sorted(DIALECTS.values(), key=lambda each: each.kind != hint):
         piece = await _sample(http, dialect, model, Ask(_IDS, 2, ignore_end=True))
         if isinstance(piece, Piece) and piece.ids:
             return dialect, ""
@@ -246,12 +236,7 @@ def _agree(alone: Sequence[list[int] | None], together: Sequence[list[int]]) -> 
 
 async def _sample(http: Http, dialect: Dialect, model: str, ask: Ask) -> Piece | str:
     """A sample, or why there is none; EndpointUnavailable and EndpointTimeout are raised."""
-    try:
-        return dialect.piece(await http.post(dialect.path, dialect.sample(model, ask)))
-    except (EndpointUnavailable, EndpointTimeout):
-        raise
-    except EndpointError as error:
-        return error.message
+    return await _tried(http, dialect.path, dialect.sample(model, ask), dialect.piece)
 
 
 async def _can(
@@ -261,20 +246,24 @@ async def _can(
     read: Callable[[Any], object] = lambda answer: None,
 ) -> bool:
     """Whether a request is answered, and in a form that can be read."""
+    return not isinstance(await _tried(http, path, body, read), str)
+
+
+async def _tried(
+    http: Http, path: str, body: dict[str, Any] | None, read: Callable[[Any], T]
+) -> T | str:
+    """What `read` makes of the answer to a request; else the words of the error."""
     try:
-        read(await http.post(path, body))
-    except (EndpointUnavailable, EndpointTimeout):
+        return read(await http.post(path, body))
+    except _AWAY:
         raise
-    except EndpointError:
-        return False
-    return True
+    except EndpointError as error:
+        return error.message
 
 
 async def _about(http: Http, capabilities: Capabilities) -> Capabilities:
     """With its version, and its context where it states one of its own."""
-    if capabilities.kind not in _VERSIONS:
-        return capabilities
-    path, name = _VERSIONS[capabilities.kind]
+    path, name = DIALECTS[capabilities.kind].version
     try:
         answer = await http.get(path)
     except EndpointError:

@@ -18,7 +18,7 @@ from tts.base.errors import EndpointTimeout, EndpointUnavailable
 from tts.build.spec import ANSWER_TIMEOUT_S
 
 from ..retry import PATIENCE_S
-from .dialects import NAMES, Ask, Dialect
+from .dialects import DIALECTS, Ask, Dialect
 from .http_client import Http
 from .probing import Capabilities, probe
 
@@ -110,7 +110,7 @@ class OpenAIServer:
 
     def __str__(self) -> str:
         """The server as errors name it."""
-        kind = f" ({NAMES[self.capabilities.kind]})" if self.capabilities else ""
+        kind = f" ({DIALECTS[self.capabilities.kind].title})" if self.capabilities else ""
         return f"The server at {self.http.address}{kind}"
 
 

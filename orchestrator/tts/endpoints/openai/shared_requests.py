@@ -7,10 +7,12 @@ as the server has shown when it was probed. Each is there when its own sample or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
+from ..together import TickBatcher
 from . import answers
 from .dialects import Ask, Body, Dialect, Labels, LogProbs, Piece
 from .http_client import Http
@@ -22,33 +24,31 @@ Waiting = Sequence[tuple[Call, asyncio.Future[Result | None]]]
 
 
 class SharedRequests(Generic[Call, Result]):
-    """Gathers what is called in one turn of the event loop."""
+    """Gathers the calls of one key in a tick of the event loop."""
 
     def __init__(
         self,
         split: Callable[[Waiting[Call, Result]], Iterable[Waiting[Call, Result]]],
         send: Callable[[Waiting[Call, Result]], Awaitable[None]],
     ) -> None:
-        """`split` says which calls are one request, and `send` answers those of one.
+        """`split` says which calls of a key are one request, and `send` answers those of one.
 
         `send` must not raise; what it leaves unanswered is answered with None.
         """
         self._split, self._send = split, send
-        self._waiting: list[tuple[Call, asyncio.Future[Result | None]]] = []
+        self._batcher = TickBatcher(self._begin_all, sys.maxsize)
         self._running: set[asyncio.Task[None]] = set()
 
-    async def answer(self, call: Call) -> Result | None:
+    async def answer(self, call: Call, key: Hashable = None) -> Result | None:
         """The answer to a call; None where a request of its own has to bring it."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._begin_all)
-        answer: asyncio.Future[Result | None] = loop.create_future()
-        self._waiting.append((call, answer))
+        answer: asyncio.Future[Result | None] = asyncio.get_running_loop().create_future()
+        self._batcher.add(key, (call, answer))
         return await answer
 
-    def _begin_all(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for group in self._split(waiting):
+    def _begin_all(
+        self, key: Hashable, calls: list[tuple[Call, asyncio.Future[Result | None]]]
+    ) -> None:
+        for group in self._split(calls):
             self._begin(group)
 
     def _begin(self, group: Waiting[Call, Result]) -> None:
