@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tts.base.choices import AnswerKind
@@ -43,16 +44,9 @@ def _after_hashes(text: str) -> str:
     return answer
 
 
-def _number(text: str) -> str:
-    return _plain(_NUMBER.fullmatch(text.strip()), text, "1,234.5")
-
-
-def _decimal_comma(text: str) -> str:
-    return _plain(_COMMA.fullmatch(text.strip()), text, "1.234,5")
-
-
-def _plain(number: re.Match[str] | None, text: str, like: str) -> str:
+def _plain(form: re.Pattern[str], like: str, text: str) -> str:
     """A number without separators, leading zeros (AIME writes 33 as 033) and currency: `1234.5`."""
+    number = form.fullmatch(text.strip())
     if number is None:
         raise Unreadable(f"is {text!r:.100}; it must be a number such as {like}")
     whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
@@ -60,27 +54,36 @@ def _plain(number: re.Match[str] | None, text: str, like: str) -> str:
     return f"{'-' if number['sign'] in ('-', '−') else ''}{whole}{decimals}"
 
 
-def _letter(text: str) -> str:
-    return _nth(_by_letter(text.strip(), LETTERS), text)
-
-
-def _index(text: str) -> str:
-    return _nth(_by_index(text.strip(), LETTERS), text)
-
-
-def _nth(place: int | None, text: str) -> str:
+def _letter(place_of: Callable[[str, Sequence[str]], int | None], text: str) -> str:
+    place = place_of(text.strip(), LETTERS)
     if place is None:
         raise Unreadable(f"is {text!r:.100}; it must be a choice's letter, or its place from 0")
     return LETTERS[place]
 
 
+def _by_letter(text: str, choices: Sequence[str]) -> int | None:
+    if not (match := _LETTER.fullmatch(text)):
+        return None
+    place = LETTERS.index(match[1].upper())
+    return place if place < len(choices) else None
+
+
+def _by_index(text: str, choices: Sequence[str]) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and int(text) < len(choices) else None
+
+
+def _by_text(text: str, choices: Sequence[str]) -> int | None:
+    places = [place for place, choice in enumerate(choices) if choice.strip() == text]
+    return places[0] if len(places) == 1 else None
+
+
 READERS: Final[Mapping[AnswerKind, Callable[[str], str]]] = {
     "text": lambda text: text,
     "gsm8k": _after_hashes,
-    "number": _number,
-    "decimal-comma": _decimal_comma,
-    "letter": _letter,
-    "index": _index,
+    "number": partial(_plain, _NUMBER, "1,234.5"),
+    "decimal-comma": partial(_plain, _COMMA, "1.234,5"),
+    "letter": partial(_letter, _by_letter),
+    "index": partial(_letter, _by_index),
 }
 """How each kind reads a cell's text; the last two where the choices are in the question."""
 
@@ -112,22 +115,6 @@ def read_choice(cell: Any, choices: Sequence[str], kind: AnswerKind | None) -> s
         f"{LETTERS[place]} by its {name}" for name, place in place_by_kind.items()
     )
     raise Unreadable(f"is {text!r:.100}: {readings}; --answers says which (letter, index, text)")
-
-
-def _by_letter(text: str, choices: Sequence[str]) -> int | None:
-    if not (match := _LETTER.fullmatch(text)):
-        return None
-    place = LETTERS.index(match[1].upper())
-    return place if place < len(choices) else None
-
-
-def _by_index(text: str, choices: Sequence[str]) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and int(text) < len(choices) else None
-
-
-def _by_text(text: str, choices: Sequence[str]) -> int | None:
-    places = [place for place, choice in enumerate(choices) if choice.strip() == text]
-    return places[0] if len(places) == 1 else None
 
 
 def read_choices(cell: Any) -> list[str]:

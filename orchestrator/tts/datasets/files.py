@@ -5,8 +5,8 @@ Code problems are rows as HumanEval and MBPP have them, with their tests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,7 +101,8 @@ class _RowReader:
     def question_and_answer(self, answers: AnswerKind | None) -> tuple[str, str | None]:
         """The question as it is asked, and its reference answer; None where it has none."""
         column = column_of("problem", self._columns, self._cells, self._where) or ""
-        question = self._text(column)
+        with self._reading(column):
+            question = as_cell_text(self._cells[column])
         self._note("problem", column)
         choices = self._choices()
         answer_column = column_of("answer", self._columns, self._cells, self._where)
@@ -110,26 +111,23 @@ class _RowReader:
             return with_letters(question, choices) if choices else question, None
         column = answer_column
         self._note("answer", column)
-        try:
+        with self._reading(column):
             if choices:
                 answer = read_choice(self._cells[column], choices, answers)
                 return with_letters(question, choices), answer
             return question, read_answer(self._cells[column], answers)
-        except Unreadable as error:
-            raise self._refusal(column, error) from error
 
-    def code(self) -> CodeRow | None:
+    def code(self) -> Problem | None:
         """The row of a code problem; None where it has a question, or one was named."""
         names = ("problem", *USUAL["problem"])
         if any(name in self._columns or name in self._cells for name in names):
-            return None
-        if not is_code_row(self._cells):
             return None
         try:
             code = read_code_row(self._cells)
         except Unreadable as error:
             raise DatasetError(f"{self._where} {error}.") from error
-        self._used["code problems, graded by their tests"] = None
+        if code:
+            self._used["code problems, graded by their tests"] = None
         return code
 
     def extra(self) -> dict[str, Any]:
@@ -185,22 +183,18 @@ class _RowReader:
         if not columns:
             return []
         self._note("choices", "+".join(columns))
-        try:
+        with self._reading("+".join(columns)):
             return read_choices(cells[0]) if len(cells) == 1 else check_choices(cells)
-        except Unreadable as error:
-            raise self._refusal("+".join(columns), error) from error
-
-    def _text(self, column: str) -> str:
-        try:
-            return as_cell_text(self._cells[column])
-        except Unreadable as error:
-            raise self._refusal(column, error) from error
 
     def _note(self, role: str, column: str) -> None:
         self._used[role if role == column else f"{role} from {column!r}"] = None
 
-    def _refusal(self, column: str, error: Unreadable) -> DatasetError:
-        return DatasetError(f"{self._where}: {column} {error}.")
+    @contextmanager
+    def _reading(self, column: str) -> Iterator[None]:
+        try:
+            yield
+        except Unreadable as error:
+            raise DatasetError(f"{self._where}: {column} {error}.") from error
 
 
 HUMANEVAL: Final = """\
@@ -228,27 +222,16 @@ _KEPT = (
 """The fields that a verifier and the grader get; the solution is not among them."""
 
 
-@dataclass(frozen=True)
-class CodeRow:
-    """What a row of a code problem says."""
+def read_code_row(cells: Mapping[str, Any]) -> Problem | None:
+    """The problem of a row with the fields of HumanEval or of MBPP; None for any other row.
 
-    id: str
-    """Empty where the row has none."""
-    question: str
-    answer: str | None
-    """The published solution."""
-    extra: dict[str, Any]
-
-
-def is_code_row(cells: Mapping[str, Any]) -> bool:
-    """Whether a row has the fields of HumanEval or of MBPP."""
-    return {"prompt", "entry_point", "test"} <= cells.keys() or (
-        "test_list" in cells and ("text" in cells or "prompt" in cells)
-    )
-
-
-def read_code_row(cells: Mapping[str, Any]) -> CodeRow:
-    """The problem of a row; raises Unreadable for a field that is not as published."""
+    Its id may be empty; its answer is the published solution. Raises Unreadable for a field that is
+    not as published.
+    """
+    if not {"prompt", "entry_point", "test"} <= cells.keys() and (
+        "test_list" not in cells or cells.keys().isdisjoint(("text", "prompt"))
+    ):
+        return None
     is_humaneval = "entry_point" in cells
     prompt = cells.get("prompt", cells.get("text"))
     if not isinstance(prompt, str) or not prompt.strip():
@@ -267,4 +250,4 @@ def read_code_row(cells: Mapping[str, Any]) -> CodeRow:
         else MBPP.format(prompt=prompt.strip(), tests="\n".join(tests.tests))
     )
     task = cells.get("task_id")
-    return CodeRow("" if task is None else str(task), question, solution, extra)
+    return Problem("" if task is None else str(task), question, solution, extra=extra)

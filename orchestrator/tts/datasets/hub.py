@@ -114,20 +114,21 @@ def known_file(
         return file
     say(f"Downloading {name} ({source.size / 1e6:.1f} MB) from {source.url}")
     by_hand = f"Download it elsewhere, and put it here: {file}"
-    data = _fetch(source, by_hand)
-    _require_same(data, source, source.url, by_hand)
-    _keep(data, file)
-    return file
-
-
-def _fetch(source: KnownDataset, by_hand: str) -> bytes:
     try:
         with urllib.request.urlopen(source.url, timeout=TIMEOUT_S) as answer:
-            data: bytes = answer.read(source.size + 1)
+            data = answer.read(source.size + 1)
     except (OSError, HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error
         raise DatasetError(f"{source.url} cannot be downloaded: {reason}.", hint=by_hand) from error
-    return data
+    _require_same(data, source, source.url, by_hand)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")  # half a file is never read
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        temporary.replace(file)
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    return file
 
 
 def _require_same(data: bytes, source: KnownDataset, where: str, hint: str) -> None:
@@ -142,18 +143,11 @@ def _require_same(data: bytes, source: KnownDataset, where: str, hint: str) -> N
         )
 
 
-def _keep(data: bytes, file: Path) -> None:
-    """Write a file atomically, so that half of it is never read."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
-        temporary.replace(file)
-    except OSError as error:
-        raise DatasetError(
-            f"{file} cannot be written: {error.strerror or error}.",
-            hint="Free some space or fix the permissions, or set TTS_HOME to another folder.",
-        ) from error
+def _unwritable(path: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"{path} cannot be written: {error.strerror or error}.",
+        hint="Free some space or fix the permissions, or set TTS_HOME to another folder.",
+    )
 
 
 PREFIX = "hf:"
@@ -271,10 +265,7 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
     except OSError as error:
         if _local_files(name):  # another process was first
             return
-        raise DatasetError(
-            f"{name.folder} cannot be written: {error.strerror or error}.",
-            hint="Free some space or fix the permissions, or set TTS_HOME to another folder.",
-        ) from error
+        raise _unwritable(name.folder, error) from error
 
 
 def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, list[str]]:

@@ -41,7 +41,17 @@ class DatasetRow:
 
 def read_rows(file: Path) -> Iterator[DatasetRow]:
     """The rows of a file that are not blank, in order; raises DatasetError."""
-    _refuse_pointer(file)
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(4096)
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror or error}.") from error
+    if start.startswith(b"version https://git-lfs"):
+        raise DatasetError(
+            f"{file} is a pointer of git-lfs, and not the file.", hint="Fetch it: git lfs pull"
+        )
+    if start.startswith(b"\x1f\x8b"):
+        raise DatasetError(f"{file} is packed by gzip.", hint=f"Unpack it: gunzip {file.name}")
     match file.suffix.lower():
         case ".csv":
             return _csv_rows(file, ",")
@@ -49,7 +59,7 @@ def read_rows(file: Path) -> Iterator[DatasetRow]:
             return _csv_rows(file, "\t")
         case ".parquet":
             return _parquet_rows(file)
-        case ".json" if _holds_list(file):
+        case ".json" if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
             return _list_rows(file)
         case _:
             return _jsonl_rows(file)
@@ -64,19 +74,16 @@ def _jsonl_rows(file: Path) -> Iterator[DatasetRow]:
             data = parse_json(as_text(line), strict=True)
         except Unreadable as error:
             raise DatasetError(f"{where} cannot be read: {error}.", hint=_JSONL) from error
-        if not isinstance(data, dict):
-            raise DatasetError(
-                f"{where} must hold a JSON object, not {type(data).__name__}.", hint=_JSONL
-            )
-        yield DatasetRow(number, f"line {number}", data)
+        yield _json_row(file, number, f"line {number}", data, _JSONL)
 
 
-def _holds_list(file: Path) -> bool:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
+def _json_row(
+    file: Path, number: int, place: str, data: Any, hint: str | None = None
+) -> DatasetRow:
+    if isinstance(data, dict):
+        return DatasetRow(number, place, data)
+    what = f"{file}, {place} must hold a JSON object, not {type(data).__name__}."
+    raise DatasetError(what, hint=hint)
 
 
 def _list_rows(file: Path) -> Iterator[DatasetRow]:
@@ -85,11 +92,7 @@ def _list_rows(file: Path) -> Iterator[DatasetRow]:
     except (OSError, Unreadable) as error:
         raise DatasetError(f"{file} cannot be read: {error}.") from error
     for number, data in enumerate(rows, start=1):
-        if not isinstance(data, dict):
-            raise DatasetError(
-                f"{file}, row {number} must hold a JSON object, not {type(data).__name__}."
-            )
-        yield DatasetRow(number, f"row {number}", data)
+        yield _json_row(file, number, f"row {number}", data)
 
 
 def _csv_rows(file: Path, delimiter: str) -> Iterator[DatasetRow]:
@@ -137,33 +140,14 @@ def _parquet_rows(file: Path) -> Iterator[DatasetRow]:
             for batch in table.iter_batches(batch_size=256):
                 for row in batch.to_pylist():
                     number += 1
-                    _require_texts(row)
+                    for cell in row.values():
+                        if isinstance(cell, str):
+                            require_text(cell)
                     yield DatasetRow(number, f"row {number}", row)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, Unreadable) as error:
         place = f"row {number}" if isinstance(error, Unreadable) else f"after row {number}"
         why = " ".join(str(error).split()).rstrip(".")
         raise DatasetError(f"{file}, {place}: it cannot be read: {why:.300}.") from error
-
-
-def _refuse_pointer(file: Path) -> None:
-    """Raise DatasetError for what git-lfs leaves in the place of a file, and for a packed one."""
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(100)
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be read: {error.strerror or error}.") from error
-    if start.startswith(b"version https://git-lfs"):
-        raise DatasetError(
-            f"{file} is a pointer of git-lfs, and not the file.", hint="Fetch it: git lfs pull"
-        )
-    if start.startswith(b"\x1f\x8b"):
-        raise DatasetError(f"{file} is packed by gzip.", hint=f"Unpack it: gunzip {file.name}")
-
-
-def _require_texts(row: dict[str, Any]) -> None:
-    for cell in row.values():
-        if isinstance(cell, str):
-            require_text(cell)
 
 
 def _text_lines(file: Path) -> Iterator[str]:

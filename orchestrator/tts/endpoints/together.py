@@ -1,4 +1,4 @@
-"""Requests that belong together: those of one tick, and those that the first failure ends."""
+"""Work that belongs together: requests of one tick, and tasks that the first failure ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeVar
+
+from tts.base.errors import TtsError
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -21,6 +23,14 @@ async def together(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The failure to show of those that ended tasks together: a TtsError if there is one."""
+    failure: BaseException = failures.subgroup(TtsError) or failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
 
 
 class TickBatcher(Generic[K, T]):

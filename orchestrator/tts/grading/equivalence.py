@@ -127,11 +127,9 @@ def _expr_eq(gold: Any, target: Any, *options: Any, **more: Any) -> Any:
 
 def _as_union(formula: Any, other: Any) -> Any:
     """The union that "x < 1 or x > 2" is, if the other answer is one."""
-    if isinstance(formula, sympy.FiniteSet) and isinstance(other, sympy.Union):
-        return (
-            sympy.Or(*formula.args).as_set() if all(map(is_inequality, formula.args)) else formula
-        )
-    return formula
+    is_pair = isinstance(formula, sympy.FiniteSet) and isinstance(other, sympy.Union)
+    inequalities = is_pair and all(map(is_inequality, formula.args))
+    return sympy.Or(*formula.args).as_set() if inequalities else formula
 
 
 def _is_with_roots(formula: Any) -> bool:
@@ -309,23 +307,17 @@ def _is_ordinary(expression: Any) -> bool:
             return False
         if isinstance(node, sympy.Pow) and not _is_ordinary_power(node):
             return False
-        if isinstance(node, sympy.factorial) and not _is_small_factorial(node):
-            return False
+        if isinstance(node, sympy.factorial):
+            (number,) = node.args
+            if not (number.is_Integer and 0 <= number <= _MAX_FACTORIAL):
+                return False
     return True
-
-
-def _is_small_factorial(node: Any) -> bool:
-    number = node.args[0]
-    return bool(number.is_Integer and 0 <= number <= _MAX_FACTORIAL)
-
-
-def _is_small_power(power: Any) -> bool:
-    return all(number.is_Number and abs(number) <= _MAX_EXPONENT for number in power.args)
 
 
 def _is_ordinary_power(power: Any) -> bool:
     base, exponent = power.args
-    if _is_rational(exponent) and all(map(_is_small_power, exponent.atoms(sympy.Pow))):
+    numbers = (number for inner in exponent.atoms(sympy.Pow) for number in inner.args)
+    if _is_rational(exponent) and all(n.is_Number and abs(n) <= _MAX_EXPONENT for n in numbers):
         exponent = exponent.doit()
     if not exponent.is_Number:  # a tower of numbers is beyond any evaluation
         return all(abs(p.exp) <= 2 for p in exponent.atoms(sympy.Pow) if p.exp.is_Number)

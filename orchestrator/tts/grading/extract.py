@@ -16,11 +16,10 @@ import re
 from tts.build.thinking_families import answer_part
 
 # An escaped character is one token, so that \{ and \\ never look like the braces of a group.
-_TOKEN = re.compile(r"\\(?P<box>boxed|fbox)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
-_SPACE = re.compile(r"\s*")
+_TOKEN = re.compile(r"\\(?P<box>boxed|fbox)(?![A-Za-z])\s*|\\.|[{}]", re.DOTALL)
 
 # Without braces only a number or one letter is taken: "put it in \boxed format" is prose.
-_UNBRACED = re.compile(r"\s*(?P<answer>-?\d[\d.,/]*|[A-Za-z](?![A-Za-z]))")
+_UNBRACED = re.compile(r"(?P<answer>-?\d[\d.,/]*|[A-Za-z](?![A-Za-z]))")
 
 # What announces an answer, from the most certain words to the least. Sources: math-verify's regular
 # expressions that are anchored at "final answer is" and "answer:", and those of lm-eval for Minerva
@@ -93,9 +92,8 @@ def boxed_answer(text: str) -> str | None:
     answer = None
     for token in _TOKEN.finditer(text):
         if token["box"]:
-            brace = _end_of_space(text, token.end())
-            if text.startswith("{", brace):
-                box_brace = brace
+            if text.startswith("{", token.end()):
+                box_brace = token.end()
             elif unbraced := _UNBRACED.match(text, token.end()):
                 answer_start, answer = token.start(), unbraced["answer"].rstrip(".,/")
         elif token[0] == "{":
@@ -164,8 +162,3 @@ def extract_gsm8k_answer(text: str) -> str | None:
     _, mark, answer = text.rpartition("####")
     answer = answer.strip().partition("\n")[0].replace(",", "").strip()
     return answer if mark and answer else None
-
-
-def _end_of_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position

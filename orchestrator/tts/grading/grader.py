@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Protocol
 
 from msgspec import convert
@@ -37,25 +36,6 @@ _REASONS = {
 }
 
 _CONTENTS: dict[str, type[Parsed] | type[Verdict]] = {"parsed": Parsed, "verdict": Verdict}
-
-
-class GradingWorker(WorkerProcess):
-    """One worker process, started at the first question and replaced when it is lost."""
-
-    def __init__(self, *, cpu_s: float, memory_mb: int) -> None:
-        super().__init__("tts.grading.worker", "grades", cpu_s=cpu_s, memory_mb=memory_mb)
-
-    def reply(self, task: str, *answers: str) -> Reply:
-        """Have the worker `read` an answer or `compare` two (prediction, reference).
-
-        Raises WorkerUnavailable if no worker starts, RuntimeError after `stop`.
-        """
-        try:
-            answer = self.ask([task, *answers])
-        except WorkerLost as error:
-            return Reply(Verdict(Outcome.UNDECIDED, _REASONS[error.loss]), error.cpu_s)
-        kind, content = answer.content
-        return Reply(convert(content, _CONTENTS[kind]), answer.cpu_s)
 
 
 class Grader:
@@ -83,15 +63,13 @@ class Grader:
     ) -> None:
         if workers is None:
             workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
-        if workers < 1:
-            raise ValueError(f"workers is {workers}; at least one is needed")
-        for name, seconds in (("cpu_s", cpu_s), ("problem_cpu_s", problem_cpu_s)):
-            if seconds <= 0:
-                raise ValueError(f"{name} is {seconds}; it must be positive")
         self._problem_cpu_s = problem_cpu_s
-        self._workers = [GradingWorker(cpu_s=cpu_s, memory_mb=memory_mb) for _ in range(workers)]
+        self._workers = [
+            WorkerProcess("tts.grading.worker", "grades", cpu_s=cpu_s, memory_mb=memory_mb)
+            for _ in range(workers)
+        ]
         # The last one used comes first: it is warm, and has parsed the answers at hand.
-        self._idle: queue.LifoQueue[GradingWorker] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="grader")
@@ -129,7 +107,10 @@ class Grader:
         return [pid for worker in self._workers if (pid := worker.pid) is not None]
 
     def _ask(self, *request: str) -> Future[Reply]:
-        """The reply of some worker, asked for once; a failed request is forgotten."""
+        """What a worker makes of `read`, answer or `compare`, prediction, reference; asked once.
+
+        A failed request is forgotten. Raises RuntimeError after `close`.
+        """
         self._owner.require()
         with self._lock:
             reply = self._replies.get(request)
@@ -145,19 +126,18 @@ class Grader:
         """Runs on a thread of the pool; there are as many threads as workers."""
         worker = self._idle.get()
         try:
-            return worker.reply(*request)
+            answer = worker.ask(request)
+        except WorkerLost as error:
+            return Reply(Verdict(Outcome.UNDECIDED, _REASONS[error.loss]), error.cpu_s)
         finally:
             self._idle.put(worker)
+        kind, content = answer.content
+        return Reply(convert(content, _CONTENTS[kind]), answer.cpu_s)
 
     async def __aenter__(self) -> Grader:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.close()  # it never yields to the event loop, so it cannot be cancelled half-way
 
 

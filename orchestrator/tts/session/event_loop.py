@@ -18,7 +18,7 @@ import threading
 import time
 from asyncio import Runner
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from tts.base.errors import Interrupted, SessionError, Terminated
@@ -276,12 +276,7 @@ class _CtrlC:
             signal.signal(signal.SIGINT, self._press)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

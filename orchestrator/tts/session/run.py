@@ -224,7 +224,6 @@ INTERVAL_S = 10.0
 @asynccontextmanager
 async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
     """Log what the process has used since the start, every INTERVAL_S and at the end."""
-    loop = asyncio.get_running_loop()
     with gpu_energy() as joules:
         began = time.process_time()
 
@@ -233,21 +232,16 @@ async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
             with suppress(RunError):  # a disk that is full: the run's next event says so
                 log.write(Resources(t=log.clock(), cpu_s=seconds, energy_j=joules()))
 
-        timer: asyncio.TimerHandle
+        async def record_often() -> None:
+            while True:
+                await asyncio.sleep(INTERVAL_S)
+                record()
 
-        def wait() -> None:
-            nonlocal timer
-            timer = loop.call_later(INTERVAL_S, tick)
-
-        def tick() -> None:
-            record()
-            wait()
-
-        wait()
+        recording = asyncio.ensure_future(record_often())
         try:
             yield
         finally:
-            timer.cancel()
+            recording.cancel()
             record()
 
 
@@ -262,48 +256,30 @@ def gpu_energy() -> Iterator[Callable[[], dict[str, float]]]:
         yield dict
         return
     try:
-        handles = _handles(nvml)
-        before = _counters(nvml, handles)
-
-        def consumed() -> dict[str, float]:
-            now = _counters(nvml, handles)
-            return {
-                gpu: round((now[gpu] - start) / 1e3, 3)
-                for gpu, start in before.items()
-                if gpu in now
-            }
-
-        yield consumed
+        before = _counters(nvml)
+        yield lambda: {
+            gpu: round((now - before[gpu]) / 1e3, 3)
+            for gpu, now in _counters(nvml).items()
+            if gpu in before
+        }
     finally:
         nvml.nvmlShutdown()
 
 
 def _initialised() -> Any | None:
-    try:
+    with suppress(Exception):  # ImportError, or an error of the package's own kind
         nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
         nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    return nvml
+        return nvml
+    return None
 
 
-def _handles(nvml: Any) -> dict[str, Any]:
-    try:
-        count = nvml.nvmlDeviceGetCount()
-        return {str(gpu): nvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in range(count)}
-    except nvml.NVMLError:
-        return {}
-
-
-def _counters(nvml: Any, handles: dict[str, Any]) -> dict[str, int]:
+def _counters(nvml: Any) -> dict[str, int]:
     """Millijoules since the driver was loaded, of the GPUs that count them."""
-    counters = {}
-    for gpu, handle in handles.items():
-        try:
-            counters[gpu] = int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-        except nvml.NVMLError:
-            continue
+    counters: dict[str, int] = {}
+    with suppress(nvml.NVMLError):
+        for gpu in range(nvml.nvmlDeviceGetCount()):
+            with suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
+                counters[str(gpu)] = int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
     return counters

@@ -23,7 +23,7 @@ from tts.build.tokenizer import Message
 from tts.driver.policy import policy_of
 from tts.driver.sharing import common_length
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
-from tts.endpoints.together import together
+from tts.endpoints.together import first_failure, together
 from tts.grading import Equality
 from tts.grading.votes import judge
 from tts.problem import Problem
@@ -160,7 +160,7 @@ class Scorer:
                         group.create_task(solution_scores.report(partial(on_scored, place)))
                         await self._room.nobody_waits()
         except BaseExceptionGroup as failures:
-            failure = failures.exceptions[0]
+            failure = first_failure(failures)
             raise failure from failure.__cause__  # such as an error of the user's own code
 
     async def score(self, solutions: Sequence[Solution]) -> list[SolutionScores]:

@@ -10,16 +10,16 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Coroutine,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from tts.base.errors import EndpointTimeout, TtsError
+from tts.base.errors import EndpointTimeout
+from tts.endpoints.together import first_failure
 from tts.fleet.drivers import Drivers
 from tts.grading import Equality
 from tts.grading.code import (
@@ -59,7 +59,6 @@ UNREAD = 256
 
 logger = logging.getLogger(__name__)
 _NONE: Mapping[str, Decision] = {}
-_NO_GUARD = nullcontext()
 
 
 class Outbox:
@@ -172,13 +171,8 @@ class Solver:
         deadline_s = self._plan.request.limits.deadline_s
         now = asyncio.get_running_loop().time()
         ends = None if deadline_s is None else now + deadline_s
-        results: list[Result] = []
-
-        def keep(outcome: JudgedResult, usage: Usage) -> None:
-            results.append(outcome.result(usage))
-
-        await self._solve(problem, keep, priority=priority, ends=ends)
-        return results[0]
+        outcome, usage = await self._solve(problem, priority=priority, ends=ends)
+        return outcome.result(usage)
 
     async def solve_all(
         self,
@@ -202,20 +196,23 @@ class Solver:
         answers_before = -1
         waiting = asyncio.Semaphore(AHEAD)
 
-        @contextmanager
-        def one(problem: Problem, place: ExitStack) -> Iterator[None]:
+        async def solve(problem: Problem, place: ExitStack) -> None:
             nonlocal answers_before
             try:
                 with place:
-                    yield
+                    outcome, usage = await self._solve(
+                        problem,
+                        time_s=self._plan.request.limits.deadline_s,
+                        resumed=resumed.pop(problem.id, None),
+                        on_start=place.close,
+                    )
             except EndpointTimeout as error:
                 if self._plan.strategy.takes_advice or journal.answers == answers_before:
                     raise
                 answers_before = journal.answers
                 late[problem.id] = error
                 logger.warning("problem %s has failed: %s", problem.id, error.message)
-
-        def take(outcome: JudgedResult, usage: Usage) -> None:
+                return
             if progress:
                 progress.count(outcome.correct)
             if on_result:
@@ -233,18 +230,10 @@ class Solver:
                         await self._advisable(problem)
                         place = ExitStack()
                         place.callback(waiting.release)
-                        solving = self._solve(
-                            problem,
-                            take,
-                            one(problem, place),
-                            time_s=self._plan.request.limits.deadline_s,
-                            resumed=resumed.pop(problem.id, None),
-                            on_start=place.close,
-                        )
-                        group.create_task(solving)
+                        group.create_task(solve(problem, place))
                 watch.cancel()
         except BaseExceptionGroup as failures:
-            failure = _most_telling(failures)
+            failure = first_failure(failures)
             raise failure from failure.__cause__  # such as an error of the user's own code
         if late:
             error = next(iter(late.values()))
@@ -255,21 +244,16 @@ class Solver:
     async def _solve(
         self,
         problem: Problem,
-        deliver: Callable[[JudgedResult, Usage], None],
-        guard: AbstractContextManager[None] = _NO_GUARD,
         *,
         priority: int = 0,
         ends: float | None = None,
         time_s: float | None = None,
         resumed: ProblemState | None = None,
         on_start: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Solve a problem and deliver its outcome, inside of `guard`; the rest: see Drivers.search.
-
-        The outcome is in the log first.
-        """
+    ) -> tuple[JudgedResult, Usage]:
+        """The outcome of a problem, which is in the log by then; options: see Drivers.search."""
         plan, journal = self._plan, self._drivers.journal
-        with guard, ExitStack() as ending:
+        with ExitStack() as ending:
             tests = self._tests(problem)
             if tests:
                 require_tests(problem.extra, f"Problem {problem.id}")
@@ -312,7 +296,7 @@ class Solver:
             if self._allocation and result.decision:
                 self._allocation.observe(problem.id, result.decision)
                 self._decided.set()
-            deliver(outcome, Usage.of(work, outcome.completion_tokens, seconds))
+            return outcome, Usage.of(work, outcome.completion_tokens, seconds)
 
     def _new_search(self, problem: Problem, steps: StepCallbacks | None) -> Search:
         """A new search for a problem, within its budget."""
@@ -381,16 +365,3 @@ class StepCallbacks:
         tree = self.search.tree if self.search else None
         thought = self._thoughts[node]
         self._on_step(Step(self._problem, node, thought.text, score, tree, thought.thinking))
-
-
-def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure to show of those that ended a run together: a TtsError if there is one."""
-    leaves: list[BaseException] = []
-    pending: list[BaseException] = [failures]
-    while pending:
-        failure = pending.pop(0)
-        if isinstance(failure, BaseExceptionGroup):
-            pending.extend(failure.exceptions)
-        else:
-            leaves.append(failure)
-    return next((leaf for leaf in leaves if isinstance(leaf, TtsError)), leaves[0])
