@@ -49,7 +49,8 @@ def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source):
     with pytest.raises(TemplateFailed) as error:
         render(source, {"messages": []})
     assert str(error.value)
-    assert render(PLAIN, {"messages": [{"content": "Hi"}]}) == "Hi"
+    chats = [{"messages": [{"content": each}]} for each in ("Hi", "Ho")]
+    assert render(PLAIN, *chats) == ["Hi", "Ho"]
 
 
 def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
@@ -72,14 +73,14 @@ def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
     ],
 )
 def test_what_published_templates_read_is_there(source: str, text: str):
-    assert render(source, {"m": {"b": "é", "a": 1}}) == text
+    assert render(source, {"m": {"b": "é", "a": 1}}) == [text]
 
 
 def test_a_template_renders_under_a_limit_of_the_user_s_own():
     """Lower than the one that is set here, and one that no process can raise again."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
-        "from tts.build.chat_template import render; print(render('{{ 1 + 1 }}', {}))"
+        "from tts.build.chat_template import render; print(*render('{{ 1 + 1 }}', {}))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

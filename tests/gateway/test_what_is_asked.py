@@ -17,6 +17,7 @@ from tts.base.errors import (
     RunError,
     ServerError,
 )
+from tts.build import chat_template, tokenizer
 from tts.build.tokenizer import Tokenizer
 from tts.gateway.answer.prompts import LONG
 from tts.gateway.database import DatabaseUnusable
@@ -217,6 +218,33 @@ def test_others_are_served_while_a_long_text_is_tokenised(
     (short, answer), (status, whole) = run(work, tiny_deployment, endpoints)
     assert (short, answer["count"]) == (200, 1)
     assert (status, whole["count"] > LONG) == (200, True)
+
+
+def test_chats_that_come_together_are_rendered_together_and_fail_alone(
+    tiny_deployment, endpoints, monkeypatch
+):
+    exchanges, render = [], chat_template.render
+
+    def noted(source, *chats):
+        exchanges.append([chat["messages"][-1]["content"] for chat in chats])
+        if "bad" in exchanges[-1]:
+            raise chat_template.TemplateFailed("no", "failed")
+        return render(source, *chats)
+
+    def chat(text):
+        return {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": text}]}
+
+    async def work(app):
+        await post(app, CHAT, chat("warm"))
+        monkeypatch.setattr(tokenizer, "render", noted)
+        for texts in (("one", "two"), ("three", "bad")):
+            answers = await asyncio.gather(*(post(app, CHAT, chat(text)) for text in texts))
+            statuses.append([status for status, _ in answers])
+
+    statuses = []
+    run(work, tiny_deployment, endpoints)
+    assert statuses == [[200, 200], [200, 400]]
+    assert exchanges == [["one", "two"], ["three", "bad"], ["three"], ["bad"]]
 
 
 def test_a_search_is_charged_its_prompt_and_what_it_may_generate(ask):

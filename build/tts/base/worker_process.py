@@ -238,21 +238,22 @@ class WorkerProcess:
         poller.register(answers, select.POLLIN)
         if request:
             poller.register(requests, select.POLLOUT)
-        while b"\n" not in self._unread:
+        pieces, rest = [self._unread], memoryview(request)
+        while b"\n" not in pieces[-1]:
             left_s = deadline - time.monotonic()
             ready = dict(poller.poll(left_s * 1000)) if left_s > 0 else {}
             if not ready:
                 raise TimeoutError
             if requests in ready:
-                request = request[os.write(requests, request[:_CHUNK_BYTES]) :]
-                if not request:
+                rest = rest[os.write(requests, rest[:_CHUNK_BYTES]) :]
+                if not rest:
                     poller.unregister(requests)
             if answers in ready:
                 chunk = os.read(answers, _CHUNK_BYTES)
                 if not chunk:
                     raise EOFError
-                self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
+                pieces.append(chunk)
+        line, _, self._unread = b"".join(pieces).partition(b"\n")
         return line
 
     def _closed(self) -> RuntimeError:

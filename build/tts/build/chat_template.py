@@ -5,8 +5,8 @@ one exchange of a line each way. A worker that a template has ended is replaced 
 
 A template is a program from a checkpoint: the sandbox keeps it from the interpreter, but not from
 looping for ever or building a text of any length. In the worker, `python -m` this module, it can
-end only the worker. A request is {source, variables}, its answer {text} or {error, kind}; `kind` is
-"invalid" for a template that does not compile, else "failed".
+end only the worker. A request is {source, chats}, variables for each text; its answer is {texts} or
+{error, kind}: `kind` is "invalid" for a template that does not compile, else "failed".
 """
 
 from __future__ import annotations
@@ -57,42 +57,49 @@ _WORKER = WorkerProcess(
 atexit.register(_WORKER.reap)
 
 
-def render(source: str, variables: Mapping[str, Any]) -> str:
-    """The text of a template; raises TemplateFailed, or WorkerUnavailable."""
+def render(source: str, *chats: Mapping[str, Any]) -> list[str]:
+    """The text of a template for each of some variables, all in one exchange.
+
+    Raises TemplateFailed for the first that has none, or WorkerUnavailable.
+    """
     try:
-        reply = _WORKER.ask({"source": source, "variables": dict(variables)}).content
+        reply = _WORKER.ask({"source": source, "chats": list(map(dict, chats))}).content
     except WorkerLost as error:
         raise TemplateFailed(_WHY[error.loss], "failed") from error
     if "error" in reply:
         raise TemplateFailed(reply["error"], reply["kind"])
-    return str(reply["text"])
+    texts: list[str] = reply["texts"]
+    return texts
 
 
 def variables_of(source: str) -> frozenset[str]:
     """The variables that a template reads beyond those of every chat; raises as `render` does."""
-    names: list[str] = json.loads(render(source, _NAMES))
-    return frozenset(names) - _OF_EVERY_CHAT
+    return frozenset(render(source, _NAMES)) - _OF_EVERY_CHAT
 
 
-def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
+def _answer(source: str, chats: list[dict[str, Any]]) -> dict[str, Any]:
     kind = "invalid"
     try:
         template = _compiled(source)
-        if variables == _NAMES:
-            return {"text": json.dumps(_names(source, template))}
+        if chats == [_NAMES]:
+            return {"texts": _names(source, template)}
         kind = "failed"
-        if date := variables.get("strftime_now"):
-            variables["strftime_now"] = datetime.fromisoformat(date).strftime
-        text = template.render(**variables)
-        if len(text) > LONGEST_TEXT:
-            return {"error": f"it makes a text of {len(text)} characters", "kind": kind}
+        return {"texts": [_text(template, variables) for variables in chats]}
     except MemoryError:
         raise
     except RecursionError:
         return {"error": "it is nested too deeply", "kind": kind}
     except Exception as error:  # a template can raise whatever an expression can
         return {"error": str(error) or type(error).__name__, "kind": kind}
-    return {"text": text}
+
+
+def _text(template: Template, variables: dict[str, Any]) -> str:
+    if date := variables.get("strftime_now"):
+        variables["strftime_now"] = datetime.fromisoformat(date).strftime
+    text = template.render(**variables)
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f"it makes a text of {len(text)} characters")
+    return text
 
 
 def _names(source: str, template: Template) -> list[str]:

@@ -99,10 +99,7 @@ class Tokenizer:
         with self._refusals("encode a text"):
             if MARK in text:
                 return self._marked_encoder().encode(text)
-            if len(text) > LONG:
-                (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-            else:
-                encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
             if most is None or len(encoding) <= most:
                 ids: list[int] = encoding.ids
                 return ids
@@ -257,17 +254,31 @@ class Tokenizer:
         `tools` are shown to a template that knows of tools; messages may then hold calls.
         `variables` go before the deployment's.
         """
-        values: dict[str, Any] = {
+        (text,) = self.chats(
+            [messages], generation_prompt=generation_prompt, tools=tools, variables=variables
+        )
+        return text
+
+    def chats(
+        self,
+        chats: Sequence[Sequence[Mapping[str, Any]]],
+        *,
+        generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] = MappingProxyType({}),
+    ) -> list[str]:
+        """Render several conversations in the time of one; raises as `chat` if it would for one."""
+        shared: dict[str, Any] = {
             **self.template_kwargs,
             **variables,
-            "messages": [dict(message) for message in messages],
             "add_generation_prompt": generation_prompt,
             "bos_token": self.special("bos_token"),
             "eos_token": self.special("eos_token"),
             **({"tools": list(tools)} if tools else {}),
         }
+        values = [{**shared, "messages": list(map(dict, messages))} for messages in chats]
         try:
-            return render(self.chat_template, values)
+            return render(self.chat_template, *values)
         except TemplateFailed as error:
             what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(

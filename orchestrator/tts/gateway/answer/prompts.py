@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -151,10 +152,8 @@ async def search_prompt(
     characters = require_length(models.generator, service.generator.context, *texts)
     await filter_messages(service.filters, messages)
     problem = replace(problem_of(messages), chat_template_kwargs=variables)
-    try:
+    with refusals_of_template():
         prompt, _ = await tokenised(characters, partial(models.prompts, problem))
-    except CheckpointError as error:
-        raise refused_by_template(error) from None
     return problem, prompt.tolist()
 
 
@@ -169,7 +168,15 @@ async def chat_prompt(call: Call[ChatRequest], models: Models) -> tuple[list[int
         text, thinking = chat_text(models, request)
         return service.generator.prompt_ids(text), thinking
 
-    return await tokenised(characters, read)
+    if characters > LONG:
+        return await tokenised(characters, read)
+    with refusals_of_template():
+        turns, chat = _as_shown(tokenizer, request)
+        text = await service.generator.chat_text(
+            tokenizer, chat, generation_prompt=request.add_generation_prompt
+        )
+        text, thinking = _with_thinking(models, request, turns, chat, text)
+    return service.generator.prompt_ids(text), thinking
 
 
 def chat_text(
@@ -179,11 +186,19 @@ def chat_text(
 
     With it how the model thinks, if the text ends inside the thinking.
     """
-    tokenizer = models.generator
+    with refusals_of_template():
+        turns, chat = _as_shown(models.generator, request)
+        text = models.generator.chat(chat, generation_prompt=request.add_generation_prompt)
+        return _with_thinking(models, request, turns, chat, text)
+
+
+def _as_shown(
+    tokenizer: Tokenizer, request: ChatRequest | TokenizeRequest
+) -> tuple[list[dict[str, Any]], Sequence[Message]]:
+    """The turns of a chat, and what its template is given of them."""
     turns = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
     chat: Sequence[Message] = turns
-    continues = request.continue_final_message
-    if continues:
+    if request.continue_final_message:
         if request.add_generation_prompt:
             raise bad_request(
                 "continue_final_message and add_generation_prompt exclude each other: the first "
@@ -191,29 +206,42 @@ def chat_text(
                 "continue_final_message",
             )
         chat = [*turns[:-1], {**turns[-1], "content": turns[-1]["content"] + _MARK}]
-    try:
-        chat = in_known_roles(tokenizer, chat)
-        text = tokenizer.chat(chat, generation_prompt=request.add_generation_prompt)
-        if continues:
-            text, mark, _ = text.rpartition(_MARK)
-            if not mark:
-                raise bad_request(
-                    "The model's chat template changes the last message, so it cannot be "
-                    "continued.",
-                    "continue_final_message",
-                )
-        require_messages(tokenizer, turns, text)
-        if not request.add_generation_prompt:
-            goes_on = models.continued_thinking(turns) if continues else None
-            return text, goes_on
-        thinking = models.thinking_in(chat)
-    except CheckpointError as error:
-        raise refused_by_template(error) from None
+    return turns, in_known_roles(tokenizer, chat)
+
+
+def _with_thinking(
+    models: Models,
+    request: ChatRequest | TokenizeRequest,
+    turns: Sequence[Message],
+    chat: Sequence[Message],
+    text: str,
+) -> tuple[str, Thinking | None]:
+    """The prompt of a rendered chat, and thinking that it ends in."""
+    continues = request.continue_final_message
+    if continues:
+        text, mark, _ = text.rpartition(_MARK)
+        if not mark:
+            raise bad_request(
+                "The model's chat template changes the last message, so it cannot be continued.",
+                "continue_final_message",
+            )
+    require_messages(models.generator, turns, text)
+    if not request.add_generation_prompt:
+        return text, models.continued_thinking(turns) if continues else None
+    thinking = models.thinking_in(chat)
     return thinking.prompt(text) if thinking else text, thinking
 
 
-def refused_by_template(error: CheckpointError) -> ApiError:
-    """An error that tells what the template does or says, without the file in which it lies."""
+@contextmanager
+def refusals_of_template() -> Iterator[None]:
+    """Errors that tell what the template does or says, without the file in which it lies."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: CheckpointError) -> ApiError:
     if isinstance(error, MessageLost):
         what = f"{error.what}."
     elif isinstance(error.__cause__, TemplateFailed):

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tts.base.errors import CheckpointError, ConfigError
+from tts.base.errors import ConfigError
 from tts.build.control_tokens import plain as unmarked
 from tts.build.thinking import Thinking
 from tts.build.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ from .prompts import (
     filter_messages,
     filtered,
     form_read,
-    refused_by_template,
+    refusals_of_template,
     require_length,
     tokenised,
 )
@@ -112,12 +112,10 @@ def _chat_text(
     chat = for_template(messages) if form.in_template else in_text(messages, tools)
     listed = [tool.plain() for tool in tools] if form.in_template else []
     listed = inert_texts(tokenizer, listed)
-    try:
+    with refusals_of_template():
         turns = shown_chat(tokenizer, chat)
         text = tokenizer.chat(turns, generation_prompt=True, tools=listed)
         thinking = models.thinking_in(turns, listed)
-    except CheckpointError as error:
-        raise refused_by_template(error) from None
     if (missing := missing_part(messages, tools, unmarked(text))) is not None:
         raise bad_request(f"The model's chat template drops or changes {missing}.", "messages")
     return thinking.prompt(text) if thinking else text, thinking

@@ -14,7 +14,7 @@ import numpy as np
 
 from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
-from tts.build.tokenizer import TooManyTokens
+from tts.build.tokenizer import Message, Tokenizer, TooManyTokens
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.shaping import Shaping
 from tts.endpoints.streaming import NewTokens
@@ -43,6 +43,10 @@ from .sample_text import (
 
 PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
 """Default of a request without a search, as in OpenAI's API."""
+
+
+_Rendering = tuple[Sequence[Message], asyncio.Future[str]]
+"""A chat, and where its text belongs."""
 
 
 @dataclass(slots=True)
@@ -93,11 +97,27 @@ class TextGenerator:
         self._replicas = replicas
         self._filters = filters
         self._new_detokenizer = detokenizers(models.generator)
+        self._chats: dict[tuple[Tokenizer, bool], list[_Rendering]] = {}
+        """Chats of this turn of the event loop, which are rendered in one exchange."""
 
     @property
     def context(self) -> int:
         """Tokens of prompt and output together, at most."""
         return self.models.deployment.generator.max_seq_len
+
+    async def chat_text(
+        self, tokenizer: Tokenizer, chat: Sequence[Message], *, generation_prompt: bool
+    ) -> str:
+        """A chat as its template has it; raises CheckpointError.
+
+        The process that renders is waited for once for all chats of a turn of the event loop.
+        """
+        loop, kind = asyncio.get_running_loop(), (tokenizer, generation_prompt)
+        if kind not in self._chats:
+            loop.call_soon(lambda: _render(*kind, self._chats.pop(kind)))
+        text: asyncio.Future[str] = loop.create_future()
+        self._chats.setdefault(kind, []).append((chat, text))
+        return await text
 
     def prompt_ids(self, text: str) -> list[int]:
         """The token ids of a prompt; raises ApiError if there is no room after it."""
@@ -315,6 +335,27 @@ class TextGenerator:
             for call, sample in zip(calls, samples, strict=True)
         ]
         return streams[0] if len(streams) == 1 else _merged(streams)
+
+
+def _render(
+    tokenizer: Tokenizer, generation_prompt: bool, renderings: Sequence[_Rendering]
+) -> None:
+    """Render chats at once, or each by itself where one cannot be."""
+    renderings = [each for each in renderings if not each[1].done()]
+    try:
+        texts = tokenizer.chats(
+            [chat for chat, _ in renderings], generation_prompt=generation_prompt
+        )
+    except Exception as error:
+        if isinstance(error, CheckpointError) and len(renderings) > 1:
+            for each in renderings:
+                _render(tokenizer, generation_prompt, [each])
+            return
+        for _, future in renderings:
+            future.set_exception(error)
+    else:
+        for (_, future), text in zip(renderings, texts, strict=True):
+            future.set_result(text)
 
 
 def _note_server(record: ServedRequest, server: str) -> None:
