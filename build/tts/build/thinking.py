@@ -111,7 +111,7 @@ def thinking_of(
     if marks is None or state == "closed":
         if marks and may_be_off:
             return None
-        if stated := sorted(spec.model_dump(exclude_defaults=True)):
+        if spec.model_fields_set and (stated := sorted(spec.model_dump(exclude_defaults=True))):
             why = "writes no marks of thinking" if marks is None else "switches thinking off"
             raise CheckpointError(
                 f"{section} has {', '.join(stated)}, but the chat template of "

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -228,6 +229,7 @@ def is_allowed(origin: str, host: str, origins: Sequence[str], *, needs_key: boo
     return at.netloc == host and (needs_key or _is_this_machine(at.hostname or ""))
 
 
+@lru_cache(maxsize=64)
 def is_own_host(host: str, origins: Sequence[str], *, needs_key: bool) -> bool:
     """Whether `host`, as a request calls the gateway, is a name that no page of others can have.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from tts.build.spec import Deployment
@@ -80,7 +81,7 @@ class Service:
         """The deployment that is served."""
         return self.session.deployment
 
-    @property
+    @cached_property
     def models(self) -> list[str]:
         """The names that its deployment has as a model: by itself, and with each strategy."""
         name = self.deployment.name

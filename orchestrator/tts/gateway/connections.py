@@ -99,6 +99,7 @@ class _Cork:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._pieces, self._size = list[bytes](), 0
+        self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -124,7 +125,7 @@ class _Cork:
 
     def _flush(self) -> None:
         pieces, self._pieces, self._size = self._pieces, [], 0
-        if pieces and not self._transport.is_closing():
+        if pieces and not self.is_closing():
             self._transport.write(b"".join(pieces))
 
 

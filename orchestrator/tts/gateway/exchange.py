@@ -27,6 +27,7 @@ JSON = b"application/json"
 EVENTS = b"text/event-stream; charset=utf-8"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Request ids that a client may choose."""
+_UNPRINTABLE = re.compile("[^ -~]")
 BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
@@ -125,8 +126,7 @@ class Exchange:
 
     def add_header(self, name: str, value: str) -> None:
         """Another header of the response; characters that no header can hold become `?`."""
-        printable = "".join(char if " " <= char <= "~" else "?" for char in value)
-        self.extra_headers.append((name.encode(), printable.encode()))
+        self.extra_headers.append((name.encode(), _UNPRINTABLE.sub("?", value).encode()))
 
     def close_connection(self) -> None:
         """Have the client send its next request over another connection."""
@@ -159,9 +159,9 @@ class Exchange:
         self.record.status, self.record.t5 = 200, time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
-    async def event(self, data: bytes) -> None:
+    def event(self, data: bytes) -> Awaitable[None]:
         """Send one event or several."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        return self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_events(self, data: bytes) -> None:
         """Send the last event and end the response."""

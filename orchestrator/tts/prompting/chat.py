@@ -72,9 +72,10 @@ def shown_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Sequence[Me
 
 def inert_chat(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A chat whose texts spell no control tokens (see `Tokenizer.inert`)."""
-    marks = own_marks(tokenizer)
     return [
-        inert_texts(tokenizer, message, marks if message["role"] == "assistant" else ())
+        inert_texts(
+            tokenizer, message, own_marks(tokenizer) if message["role"] == "assistant" else ()
+        )
         for message in messages
     ]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import structs
 
 from tts.base.errors import ConfigError
 from tts.build.control_tokens import plain as unmarked
@@ -191,4 +193,4 @@ async def reading_calls(
                 text, calls = text + more, calls + last
                 if parser.calls and finish == "stop":
                     finish = "tool_calls"
-            yield replace(delta, text=text, finish=finish, calls=calls)
+            yield structs.replace(delta, text=text, finish=finish, calls=calls)

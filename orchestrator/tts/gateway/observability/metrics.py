@@ -6,8 +6,9 @@ Values of labels are names that are served here, and words of ours: no client ca
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache, partial
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -39,36 +40,38 @@ class GatewayMetrics(Collector):
     ) -> None:
         self.registry = registry = CollectorRegistry()
         self._going_on = going_on
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        gauge = partial(Gauge, registry=registry)
 
-        def histogram(
-            name: str, about: str, labels: Sequence[str], buckets: Sequence[float]
-        ) -> Histogram:
-            return Histogram(name, about, labels, buckets=buckets, registry=registry)
+        def series(kind: Any, name: str, about: str, *labels: str, **options: Any) -> Any:
+            """The series of a metric by its labels, each looked up once."""
+            metric = kind(name, about, labels, registry=registry, **options)
+            return lru_cache(maxsize=4096)(metric.labels)
 
-        self._requests = counter(
-            "tts_gateway_requests_total",
-            "Requests that have ended.",
-            ("endpoint", "model", "outcome", "status"),
-        )
+        histogram = partial(series, Histogram)
+        about, name = "Requests that have ended.", "tts_gateway_requests_total"
+        self._requests = series(Counter, name, about, "endpoint", "model", "outcome", "status")
         about = "Tokens by kind: prompt, answer, search (generated, not in the answer), verifier."
-        self._tokens = counter("tts_gateway_tokens_total", about, ("model", "kind"))
+        self._tokens = series(Counter, "tts_gateway_tokens_total", about, "model", "kind")
         about = "From arrival to the last byte (t6-t0)."
-        labels = "model", "outcome"
-        self._duration = histogram("tts_gateway_request_seconds", about, labels, _SECONDS)
+        name = "tts_gateway_request_seconds"
+        self._duration = histogram(name, about, "model", "outcome", buckets=_SECONDS)
         about = "From arrival to the first byte of an answer (t5-t0): of a stream, its first token."
         name = "tts_gateway_time_to_first_byte_seconds"
-        self._first_byte = histogram(name, about, ("model",), _SECONDS)
+        self._first_byte = histogram(name, about, "model", buckets=_SECONDS)
         about = "Between the tokens of a streamed answer, on average over the answer."
         name = "tts_gateway_time_per_output_token_seconds"
-        self._per_token = histogram(name, about, ("model",), _SHORT)
+        self._per_token = histogram(name, about, "model", buckets=_SHORT)
         about = "What the gateway added before the first byte: (t2-t0) + (t5-t3)."
-        self._own_latency = histogram("tts_gateway_own_latency_seconds", about, ("model",), _SHORT)
+        self._own_latency = histogram(
+            "tts_gateway_own_latency_seconds", about, "model", buckets=_SHORT
+        )
         about = "Time in each stage: " + ", ".join(f"{s} ({e}-{b})" for s, b, e in STAGES) + "."
         buckets = *_SHORT, 5, 30, 120, 600
-        self._stage = histogram("tts_gateway_stage_seconds", about, ("stage",), buckets)
+        self._stage = histogram("tts_gateway_stage_seconds", about, "stage", buckets=buckets)
         about = "Tokens of one request, prompt, answer and search together."
-        self._request_tokens = histogram("tts_gateway_request_tokens", about, ("model",), _TOKENS)
+        self._request_tokens = histogram(
+            "tts_gateway_request_tokens", about, "model", buckets=_TOKENS
+        )
         registry.register(self)
         gauge(
             "tts_gateway_requests_queued",
@@ -82,24 +85,24 @@ class GatewayMetrics(Collector):
     def count(self, record: ServedRequest) -> None:
         """Count a request that has ended."""
         model = record.model
-        self._requests.labels(record.endpoint, model, record.outcome, str(record.status)).inc()
+        self._requests(record.endpoint, model, record.outcome, str(record.status)).inc()
         for kind in ("prompt", "answer", "search", "verifier"):
             if tokens := getattr(record, f"{kind}_tokens"):
-                self._tokens.labels(model, kind).inc(tokens)
+                self._tokens(model, kind).inc(tokens)
         if (took := record.seconds("t0", "t6")) is not None:
-            self._duration.labels(model, record.outcome).observe(took)
+            self._duration(model, record.outcome).observe(took)
         for stage, begin, end in STAGES:
             if (took := record.seconds(begin, end)) is not None:
-                self._stage.labels(stage).observe(took)
+                self._stage(stage).observe(took)
         if record.t3 is None:
             return  # nothing of an engine's in it
         if (took := record.seconds("t0", "t5")) is not None:
-            self._first_byte.labels(model).observe(took)
+            self._first_byte(model).observe(took)
         if (took := record.own_latency_s()) is not None:
-            self._own_latency.labels(model).observe(took)
+            self._own_latency(model).observe(took)
         if (took := record.time_per_token_s()) is not None:
-            self._per_token.labels(model).observe(took)
-        self._request_tokens.labels(model).observe(record.spent_tokens)
+            self._per_token(model).observe(took)
+        self._request_tokens(model).observe(record.spent_tokens)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series that are counted when they are asked for."""

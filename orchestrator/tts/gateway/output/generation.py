@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from tts.base.errors import CheckpointError
 from tts.build.thinking import Thinking
@@ -49,16 +50,15 @@ _Rendering = tuple[Sequence[Message], asyncio.Future[str]]
 """A chat, and where its text belongs."""
 
 
-@dataclass(slots=True)
-class Delta:
+class Delta(Struct):
     """New output of a sample."""
 
     sample: SampleText
     text: str
-    ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
+    ids: list[int] = []
+    log_probs: list[float] = []
     """Log-probability of each of `ids` (NaN of a prompt's first), where somebody asked."""
-    top: list[list[tuple[int, float]]] = field(default_factory=list)
+    top: list[list[tuple[int, float]]] = []
     """The likeliest tokens at the places of `ids`, where somebody asked."""
     finish: Finish | None = None
     """Why the sample ends here; None: it goes on. The sample itself may be further."""
@@ -298,8 +298,10 @@ class TextGenerator:
         async with aclosing(routed_stream(self._replicas, call, key, on_server)) as stream:
             async for new in stream:
                 record.t3 = record.t3 or time.monotonic()
-                logs = (call.log_probs, new.log_probs), (call.top_log_probs, new.top)
-                if any(asks and len(values) != len(new.ids) for asks, values in logs):
+                size = len(new.ids)
+                if (call.log_probs and len(new.log_probs) != size) or (
+                    call.top_log_probs and len(new.top) != size
+                ):
                     raise bad_request(
                         "The generator of this gateway gives no such log-probabilities.",
                         "logprobs",

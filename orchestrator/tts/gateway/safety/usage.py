@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -106,7 +107,12 @@ def with_row(
 
 def day_of(unix: float) -> str:
     """The day of a Unix time, in UTC."""
-    return datetime.fromtimestamp(max(0.0, unix), UTC).strftime("%Y-%m-%d")
+    return _day(max(0, int(unix) // 86_400))
+
+
+@lru_cache(maxsize=2)
+def _day(number: int) -> str:
+    return str(date(1970, 1, 1) + timedelta(days=number))
 
 
 def left_s(unix: float) -> tuple[float, float]:
