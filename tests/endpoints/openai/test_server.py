@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -464,3 +465,30 @@ async def test_a_stream_that_is_closed_ends_on_the_server():
         while not stand_in.given_up:
             await asyncio.sleep(0.01)
         assert first.ids == drawn(PROMPT.tolist(), 7, 12)[:1]
+
+
+async def test_a_stream_that_ends_late_keeps_its_connection():
+    """Also where its reader leaves with the last token: usage and [DONE] come behind that."""
+    connections = []
+
+    class EndsLate(StandIn):
+        async def _sample(self, request):
+            answer = await super()._sample(request)
+            if (await request.json()).get("stream"):
+                connections.append(request.transport)
+                stream = web.StreamResponse()
+                await stream.prepare(request)
+                tokens, done, _ = answer.text.partition("data: [DONE]")
+                await stream.write(tokens.encode())
+                await asyncio.sleep(0.02)
+                await stream.write(done.encode() + b"\n\n")
+                return stream
+            return answer
+
+    async with opened(EndsLate()) as (_, generator):
+        async with aclosing(stream_of(generator, CALL)) as stream:
+            async for new in stream:
+                if new.final:
+                    break
+        await asyncio.sleep(0.05)
+        assert not connections[-1].is_closing()

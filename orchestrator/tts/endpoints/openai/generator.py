@@ -25,6 +25,7 @@ from ..shaping import NO_PROMPTS, FieldRefused, refuse_top, shaped
 from ..streaming import NewTokens, OutputEnds, StreamingGenerator
 from . import answers
 from .dialects import LIMITS, Ask, LogProbs, Piece, require_ids
+from .http_client import read_out
 from .server import OpenAIServer
 from .shared_requests import SharedRequests, Waiting, samples
 
@@ -135,7 +136,11 @@ class OpenAIGenerator(StreamingGenerator):
                 size = output.add(new.ids)
                 final = output.is_over or bool(piece.end)
                 if size or final:
-                    yield NewTokens(new.ids[:size], new.log_probs[:size], final, new.top[:size])
+                    try:
+                        yield NewTokens(new.ids[:size], new.log_probs[:size], final, new.top[:size])
+                    finally:
+                        if piece.end:  # else closing the connection ends the output
+                            await read_out(events)
                 if final:
                     return
         raise EndpointUnavailable(

@@ -8,8 +8,9 @@ key elsewhere, and no answer may grow without bounds.
 from __future__ import annotations
 
 import os
+from asyncio import timeout
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ MOST_BYTES = 64 << 20
 """The largest answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
 _MOST_EVENT_BYTES = 4 << 20
 _CONNECT_S = 10.0
+_LATE_END_S = 1.0
+"""How long a stream may take to end after its last token."""
 _KEPT_S = 4.0
 """How long a connection is kept that nothing uses: uvicorn closes them after 5 seconds."""
 
@@ -210,6 +213,14 @@ class Http:
     def _hidden(self, words: bytes) -> bytes:
         """A server's words without the key, which some repeat."""
         return words.replace(self._key.encode(), b"***") if self._key else words
+
+
+async def read_out(events: AsyncGenerator[Any, None]) -> None:
+    """Read what still comes of a stream that has told all, so that its connection is kept."""
+    with suppress(EndpointError, TimeoutError):
+        async with timeout(_LATE_END_S):
+            async for _ in events:
+                pass
 
 
 def _checked(url: str) -> URL:
