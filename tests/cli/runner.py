@@ -38,14 +38,14 @@ class Ended:
         return " ".join(f"{self.out} {self.err}".replace("│", " ").split())
 
 
-def tts(*words: object) -> Ended:
+def tts(*words: object, columns: int = 120) -> Ended:
     """Run `tts` with these words; a bug fails the test."""
     before = signal.getsignal(signal.SIGTERM)
     with (
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as err,
         patch.object(sys, "argv", ["tts", *map(str, words)]),
-        patch.dict(os.environ, COLUMNS="120"),
+        patch.dict(os.environ, COLUMNS=str(columns)),
     ):
         try:
             code = exit_code_of(lambda: COMMAND(sys.argv[1:], prog_name="tts"))

@@ -32,6 +32,12 @@ def test_every_command_is_shown_with_help_that_ends_with_examples():
             assert " ".join(["tts", *shown]) in command.epilog
 
 
+def test_help_is_not_cut_off_at_80_columns():
+    for words, _ in commands():
+        if words != ("list",):  # whose choices stand beside their short form in full
+            assert "…" not in tts(*words, "-h", columns=80).out, words
+
+
 def test_the_gateways_help_has_the_options_that_its_deployment_takes():
     said = tts("gateway", "-h").said
     assert "DEPLOYMENT... | COMMAND" in said

@@ -5,6 +5,7 @@ import dataclasses
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from tests.driver.fault_cases import (
 from tests.driver.scripted_run import CONFIGS, PROBLEMS, Hooked, Run
 from tests.strategies.installed import install_the_example
 
+from tts.base.choices import StartedTarget
 from tts.base.errors import EndpointUnavailable
 from tts.build.spec import ROLES
 from tts.driver import policy_of
@@ -231,6 +233,13 @@ def test_engines_on_one_gpu_share_it(gpus, one_device):
 def test_engines_on_a_cpu_have_threads_of_their_own(tiny_deployment):
     assert tiny_deployment.target == "openvino"
     assert not policy_of(tiny_deployment, "decoupled").one_device
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "openvino", *get_args(StartedTarget), "openai"])
+def test_prompts_go_ahead_where_an_engine_computes_a_prefix_once_it_is_cached(target):
+    deployment = simulated_deployment("h100", 1).model_copy(update={"target": target})
+    policy = policy_of(deployment, "decoupled")
+    assert policy.prefetch is (target in ("tensorrt", "trtllm-serve"))
 
 
 def test_a_step_of_the_verifier_is_that_of_all_its_replicas():

@@ -85,6 +85,19 @@ class _Plain:
         parser.parse_args = parse_once
         return parser
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; a word that is too long for its column goes on in the next line."""
+        from rich.columns import Columns  # only for help: they take long
+        from typer import rich_utils
+
+        def folded(items: list[Any]) -> Columns:
+            for item in items:
+                item.overflow = "fold"
+            return Columns(items)
+
+        rich_utils.Columns = folded  # type: ignore[assignment, attr-defined]
+        super().format_help(ctx, formatter)  # type: ignore[misc]  # of what it is mixed into
+
 
 def _refuse_twice(ctx: Any, parameters: list[Any]) -> None:
     """Fail for an option that is there again: its last value would count, silently."""

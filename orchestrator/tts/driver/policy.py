@@ -23,8 +23,9 @@ def policy_of(
         problems,
         speculation,
         verifier_writes=deployment.critiques > 0,
-        # the CPU host keeps requests that share a prefix apart until one of them has computed it
-        prefetch=deployment.target != "openvino" and schedule == "decoupled",
+        # the CPU host and SGLang keep requests that share a prefix apart until one has computed it,
+        # vLLM shares it within a step, and llama.cpp not at all
+        prefetch=deployment.target in ("tensorrt", "trtllm-serve") and schedule == "decoupled",
         one_device=share_gpus(deployment),
         verifier_step_tokens=_step_tokens(deployment),
     )
