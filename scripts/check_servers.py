@@ -168,10 +168,7 @@ class Checks:
 
 async def metrics(address: str) -> str:
     """The metrics of a server, as text."""
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"{address}/metrics") as answer,
-    ):
+    async with aiohttp.ClientSession() as session, session.get(f"{address}/metrics") as answer:
         if answer.status != 200:
             raise OSError(answer.status)
         return await answer.text()

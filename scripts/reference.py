@@ -155,16 +155,8 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("The file", "", Deployment),
     ("generator", "", GeneratorSpec),
     ("verifier", "", VerifierSpec),
-    (
-        "verifier, a Python function",
-        "Nothing is built or served for it.",
-        VerifierFunction,
-    ),
-    (
-        "verifier, a program",
-        "Nothing is built or served for it.",
-        VerifierCommand,
-    ),
+    ("verifier, a Python function", "Nothing is built or served for it.", VerifierFunction),
+    ("verifier, a program", "Nothing is built or served for it.", VerifierCommand),
     ("execution", "How programs run that execute what a model wrote.", ExecutionSpec),
     ("generator and verifier", "Fields of every model.", RoleSpec),
     (
@@ -249,10 +241,7 @@ def _type(schema: dict[str, Any]) -> str:
         return f"list of {_type(schema['items'])}"
     if "additionalProperties" in schema:
         return "mapping"
-    names = {
-        "string": "path" if "path" in schema.get("format", "") else "text",
-        None: "section",
-    }
+    names = {"string": "path" if "path" in schema.get("format", "") else "text", None: "section"}
     kind = names.get(schema.get("type"), schema.get("type", ""))
     low, high = schema.get("minimum"), schema.get("maximum", _UNBOUNDED)
     if "exclusiveMinimum" in schema:

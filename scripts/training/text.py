@@ -15,12 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from tts.datasets import demo
 from tts.datasets.demo import ChainTask
 
-from .solutions import (
-    STEP_DELIMITER,
-    STEP_FORMS,
-    solution_steps,
-    training_chain,
-)
+from .solutions import STEP_DELIMITER, STEP_FORMS, solution_steps, training_chain
 
 VOCABULARY = 768
 BOS, END, PAD, USER, ASSISTANT, EOT = (

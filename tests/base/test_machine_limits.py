@@ -74,11 +74,7 @@ def test_this_machine_tells():
             {"cpu/x/cpu.cfs_quota_us": "400000\n", "cpu/x/cpu.cfs_period_us": "100000\n"},
             4,
         ),
-        (
-            "1:cpu:/\n",
-            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            8,
-        ),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
     ],
 )
 def test_a_control_group_may_give_fewer_cores(tmp_path, monkeypatch, groups, files, cores):

@@ -22,10 +22,7 @@ VALUES = st.recursive(
 
 
 LAUGHS = ["b0: &b0 [x]", *(f"b{n}: &b{n} [{f'*b{n - 1}, ' * 9}]" for n in range(1, 13))]
-MERGES = [
-    "b0: &b0 {x: 1}",
-    *(f"b{n}: &b{n} {{<<: [{f'*b{n - 1}, ' * 9}]}}" for n in range(1, 21)),
-]
+MERGES = ["b0: &b0 {x: 1}", *(f"b{n}: &b{n} {{<<: [{f'*b{n - 1}, ' * 9}]}}" for n in range(1, 21))]
 
 
 @given(VALUES)

@@ -4,19 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tts.build.spec import (
-    Deployment,
-    GeneratorSpec,
-    VerifierSpec,
-)
+from tts.build.spec import Deployment, GeneratorSpec, VerifierSpec
 
 ONE_B, EIGHT_B, PRM = (
     Path("/nowhere") / name
-    for name in (
-        "Llama-3.2-1B-Instruct",
-        "Llama-3.1-8B-Instruct",
-        "Llama3.1-8B-PRM-Deepseek-Data",
-    )
+    for name in ("Llama-3.2-1B-Instruct", "Llama-3.1-8B-Instruct", "Llama3.1-8B-PRM-Deepseek-Data")
 )
 
 

@@ -155,10 +155,7 @@ def verifier(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            verifier(labels=["w7 w8", "-"]),
-            r"labels: 'w7 w8' is 2 tokens",
-        ),
+        (verifier(labels=["w7 w8", "-"]), r"labels: 'w7 w8' is 2 tokens"),
         (
             verifier(labels=["good", "bad"]),  # both <unk>
             "'good' and 'bad' are the same token 0",

@@ -14,10 +14,7 @@ from tts.build.model_config import known_model, parse_model_config
 from tts.build.openvino import memory
 from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
 from tts.build.openvino.transformer import ScoreColumns, Transformer, save_model
-from tts.build.spec import (
-    PRECISIONS,
-    load_deployment,
-)
+from tts.build.spec import PRECISIONS, load_deployment
 
 ROLES = ("generator", "verifier")
 

@@ -101,10 +101,7 @@ def little_memory(monkeypatch):
 
 @pytest.mark.parametrize(
     "normalizer",
-    [
-        {"type": "Prepend", "prepend": "a" * 100_000},
-        {"type": "Sequence", "normalizers": DOUBLING},
-    ],
+    [{"type": "Prepend", "prepend": "a" * 100_000}, {"type": "Sequence", "normalizers": DOUBLING}],
     ids=["in front", "doubling"],
 )
 def test_a_text_that_grows_without_bounds_is_refused(tmp_path, little_memory, normalizer):

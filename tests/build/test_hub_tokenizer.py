@@ -28,12 +28,7 @@ def written(tmp_path, tokenizer):
         "name": "far",
         "target": "openai",
         "generator": {**common, "in_flight_requests": 8},
-        "verifier": {
-            **common,
-            "in_flight_tokens": 512,
-            "format": "rlhflow",
-            "labels": ["+", "-"],
-        },
+        "verifier": {**common, "in_flight_tokens": 512, "format": "rlhflow", "labels": ["+", "-"]},
     }
     file = tmp_path / "far.yaml"
     file.write_text(yaml.safe_dump(data))

@@ -142,11 +142,7 @@ def test_mistakes_are_explained(load, fields, told):
 
 @pytest.mark.parametrize(
     ("name", "consecutive"),
-    [
-        ("demo", False),
-        ("demo-beside-openai", True),
-        ("smollm2-vllm-cpu", True),
-    ],
+    [("demo", False), ("demo-beside-openai", True), ("smollm2-vllm-cpu", True)],
 )
 def test_seeds_of_siblings_count_up_where_the_generator_is_reached_by_http(name, consecutive):
     assert load_deployment(name).consecutive_seeds is consecutive

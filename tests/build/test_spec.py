@@ -11,11 +11,7 @@ from tts.base import paths
 from tts.base.errors import ConfigError
 from tts.build.inputs import EngineInputs
 from tts.build.openvino.target import settings_for
-from tts.build.spec import (
-    Deployment,
-    bundled_deployments,
-    load_deployment,
-)
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
 
 
 @pytest.fixture

@@ -68,10 +68,7 @@ def test_unchanged_engines_are_kept_and_served(deploy, state):
         ({"precision": "fp16"}, "precision was bf16 and is now fp16"),
         ({"gpu": "h200"}, "gpu was h100 and is now h200"),
         ({"tensorrt": {"tensor_parallel": 2}}, "tensor_parallel was 1 and is now 2"),
-        (
-            {"kv_cache": {"tokens": 1024, "block_size": 64}},
-            "tokens_per_block was 32 and is now 64",
-        ),
+        ({"kv_cache": {"tokens": 1024, "block_size": 64}}, "tokens_per_block was 32 and is now 64"),
         ({"precision": "fp8"}, "calibration was None and is now"),
     ],
 )

@@ -180,10 +180,7 @@ def test_precisions(precision, kv, stored, dtype, algorithms, fp8_attention):
     ("fields", "reason"),
     [
         ({"max_num_tokens": 31}, r"31 tokens in a step.*block of 32"),
-        (
-            {"max_seq_len": 31, "max_batch_size": 1},
-            r"31 tokens in a step.*block of 32",
-        ),
+        ({"max_seq_len": 31, "max_batch_size": 1}, r"31 tokens in a step.*block of 32"),
         (
             {"precision": "fp8", "tensorrt": {"calibration": {"dataset": "mine/set"}}},
             "neither a set that is known by name",

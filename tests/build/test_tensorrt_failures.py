@@ -91,11 +91,7 @@ FAILURES = [
     ("check", "docker: Cannot connect to the Docker daemon at", "daemon does not answer"),
     ("check", "docker: manifest for nvcr.io/x not found", "image cannot be downloaded"),
     ("check", 'Conflict. The container name "/x" is already in use', "still running"),
-    (
-        "compile",
-        "IRuntime: expecting compute 9.0 got compute 8.9",
-        "built for GPUs of",
-    ),
+    ("compile", "IRuntime: expecting compute 9.0 got compute 8.9", "built for GPUs of"),
     ("convert", "NotImplementedError: Unsupported dataset name", "calibration set cannot"),
     ("compile", "trtllm-build: error: unrecognized arguments: --x", "does not know an argument"),
     ("compile", "AssertionError: something new\nand a last line", "It ended with status 1"),
@@ -184,10 +180,7 @@ def test_where_mpi_wants_a_network_the_steps_get_dockers_own(deploy, state, home
 
 @pytest.mark.parametrize(
     ("how", "tries"),
-    [
-        ({"isolated": "RuntimeError: something else"}, 1),
-        ({"at": "check", "say": MPI}, 2),
-    ],
+    [({"isolated": "RuntimeError: something else"}, 1), ({"at": "check", "say": MPI}, 2)],
 )
 def test_only_for_mpi_a_step_is_tried_again_and_only_once(deploy, state, misbehave, how, tries):
     misbehave(**how)

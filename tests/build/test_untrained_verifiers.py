@@ -142,10 +142,7 @@ def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise():
             | {"critique": {"samples": 3}},
             "must let the critiques of one score through",
         ),
-        (
-            {"in_flight_requests": 8},
-            "in place of in_flight_requests",
-        ),
+        ({"in_flight_requests": 8}, "in place of in_flight_requests"),
         ({"format": "rlhflow", "system_prompt": "x"}, "only format likelihood has one"),
         ({"format": "likelihood"}, "serve the model with vLLM or SGLang, and give verifier.url"),
     ],

@@ -201,10 +201,7 @@ def test_what_is_the_same_says_nothing(identity):
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
-        (
-            {"verifier.format": "math-shepherd", "verifier.step_tag": "+"},
-            ["format", "template"],
-        ),
+        ({"verifier.format": "math-shepherd", "verifier.step_tag": "+"}, ["format", "template"]),
         ({"verifier.labels": ["-", "+"]}, ["template"]),
     ],
 )

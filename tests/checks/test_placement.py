@@ -35,9 +35,7 @@ def test_gpus_that_are_not_there_or_taken(base: str, gpus: list[list[int]], text
 
 
 @given(gpus=st.lists(st.integers(0, 40), min_size=1, max_size=6))
-def test_a_placement_is_doubted_just_if_a_gpu_is_taken_twice_or_beyond_the_machine(
-    gpus: list[int],
-):
+def test_a_placement_is_doubted_just_if_a_gpu_is_taken_twice_or_beyond_the_machine(gpus: list[int]):
     deployment = changed(LLAMA, {"verifier.tensorrt.gpus": [[gpu] for gpu in gpus]})
     assert any(lint(deployment, [placement.gpu_numbers])) == (max(gpus) >= 8)
     assert any(lint(deployment, [placement.replicas])) == (len(set(gpus)) < len(gpus))

@@ -74,10 +74,7 @@ def test_what_needs_a_gpu_says_so_first(home, arguments):
 def test_a_missing_download_is_named_with_its_command(home):
     done = tts("build-engines", "llama-8b-prm-8b-2xh100-bf16")
     assert done.code == 2
-    for model in (
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data",
-    ):
+    for model in ("meta-llama/Llama-3.1-8B-Instruct", "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data"):
         folder = paths.deployments_dir().parent / "checkpoints" / model.partition("/")[2]
         assert f"hf download {model} --local-dir {folder}" in done.err
 

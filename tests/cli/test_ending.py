@@ -238,11 +238,7 @@ def test_an_argument_that_is_no_utf_8_is_refused_by_name():
 def test_closed_outputs_are_no_traceback(bugs):
     source = "import sys, tts.cli.ending as e; sys.exit(e.exit_code_of(lambda: {}['x']))"
     command = f'exec {sys.executable} -c "$1" >&- 2>&-'
-    done = subprocess.run(
-        ["sh", "-c", command, "sh", source],
-        timeout=60,
-        check=False,
-    )
+    done = subprocess.run(["sh", "-c", command, "sh", source], timeout=60, check=False)
     assert done.returncode == BUG
     assert [file.suffix for file in bugs.iterdir()] == [".txt"]
 

@@ -127,8 +127,7 @@ def test_simulate_and_its_placements():
     assert (outcome["schedule"], len(outcome["latencies_s"])) == ("lockstep", 2)
     words = ("--concurrency", 1, "--gpus", 1, "--n", 4)
     placed = document(
-        "tts simulate --placements",
-        tts("simulate", LLAMA, "--placements", *words, "--json").out,
+        "tts simulate --placements", tts("simulate", LLAMA, "--placements", *words, "--json").out
     )
     assert placed["simulated"] is True
     assert placed["runs"][0]["placement"] == placed["advice"][0]["placement"]

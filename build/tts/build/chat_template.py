@@ -141,11 +141,7 @@ def _as_json(
 ) -> str:
     """JSON as templates are written for: Jinja's own filter escapes what HTML does not hold."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 

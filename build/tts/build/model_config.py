@@ -49,12 +49,7 @@ MIXTURES: Mapping[str, _Family] = {
 """Mixtures of experts, supported by target tensorrt only."""
 MAX_LAYERS = 10_000
 """Far above any model: every layer's tensors are looked up one by one."""
-_EXPERT_FIELDS = (
-    "num_experts",
-    "num_local_experts",
-    "n_routed_experts",
-    "moe_intermediate_size",
-)
+_EXPERT_FIELDS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
 _LLAMA3_FIELDS = (
     "factor",
     "low_freq_factor",

@@ -48,10 +48,7 @@ from tts.endpoints.openai.server import OpenAIServer
 from tts.serving.command.tritonserver import find_tritonserver
 from tts.session.functions import source_of
 
-_BY_HEAD: Mapping[HeadKind, str] = {
-    "classification": "qwen2.5-math-prm",
-    "value": "skywork-o1-prm",
-}
+_BY_HEAD: Mapping[HeadKind, str] = {"classification": "qwen2.5-math-prm", "value": "skywork-o1-prm"}
 """The format of the published verifiers with such a head."""
 DEMO = "demo"
 """The name by which the bundled pair is meant."""

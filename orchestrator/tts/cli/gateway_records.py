@@ -126,8 +126,7 @@ def _models(names: list[str]) -> tuple[str, ...]:
             raise typer.BadParameter(f"{name!r:.60} names no model", param_hint="--model")
         if strategy and not any(fnmatchcase(each, strategy) for each in strategy_names()):
             raise typer.BadParameter(
-                f"there is no strategy {strategy!r:.60} (tts list strategies)",
-                param_hint="--model",
+                f"there is no strategy {strategy!r:.60} (tts list strategies)", param_hint="--model"
             )
     return tuple(names)
 

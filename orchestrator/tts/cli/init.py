@@ -88,11 +88,7 @@ class _Named:
 
 
 def _named(
-    role: Role,
-    text: str,
-    tokenizer: str | None,
-    base: Path,
-    ask: Callable[[str], NamedServer],
+    role: Role, text: str, tokenizer: str | None, base: Path, ask: Callable[[str], NamedServer]
 ) -> _Named:
     """A model by the user's words; a server is asked for its properties."""
     if not is_url(text):
@@ -115,11 +111,7 @@ def _named(
 
 
 def _judge(
-    text: str,
-    writes: _Named,
-    tokenizer: str | None,
-    base: Path,
-    ask: Callable[[str], NamedServer],
+    text: str, writes: _Named, tokenizer: str | None, base: Path, ask: Callable[[str], NamedServer]
 ) -> _Named:
     if names_function(text):
         return _Named(text, function_model(text, base))

@@ -42,9 +42,7 @@ from tts.strategies.names import TEXT_PARAMETERS
 
 from .command import command_line
 from .json_output import print_json
-from .options import (
-    given_options,
-)
+from .options import given_options
 from .options.search import STRATEGY, Bench, Solve
 
 

@@ -28,9 +28,7 @@ from tts.runs.verdicts import Finding
 
 from .command import command_line
 from .json_output import print_json
-from .options import (
-    given_options,
-)
+from .options import given_options
 from .options.search import Score
 from .runs import given_sources
 

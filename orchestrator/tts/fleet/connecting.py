@@ -17,9 +17,7 @@ from tts.serving.server import probe
 
 
 def require_engines(
-    deployment: Deployment,
-    addresses: Sequence[str],
-    say: Callable[[str], None] = lambda line: None,
+    deployment: Deployment, addresses: Sequence[str], say: Callable[[str], None] = lambda line: None
 ) -> None:
     """Raise a TtsError for engines that are out of date, or that this machine cannot run.
 

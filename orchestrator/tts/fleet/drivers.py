@@ -34,11 +34,7 @@ from tts.search import Expand, Generated, ResumedWork, Score, Scored, Search, Se
 
 from .replicas import FAILURES, Attempts, EnginePair, Replicas
 
-_WORK_NAMES: dict[type, events.WorkName] = {
-    Expand: "expand",
-    Score: "score",
-    Prefetch: "prefetch",
-}
+_WORK_NAMES: dict[type, events.WorkName] = {Expand: "expand", Score: "score", Prefetch: "prefetch"}
 _KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
 """The log's name of each WorkKind."""
 
@@ -174,11 +170,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
     kind = _KIND_NAMES[request.kind]
     if request.cancelled:
         return events.Cancelled(
-            work=_WORK_NAMES[type(work)],
-            node=work.node,
-            kind=kind,
-            why=request.cancelled,
-            **common,
+            work=_WORK_NAMES[type(work)], node=work.node, kind=kind, why=request.cancelled, **common
         )
     if isinstance(request.answer, tuple):
         return events.StepGenerated(

@@ -105,10 +105,7 @@ def _opening(deployment: Deployment, role: Role, *, alone: bool) -> Open:
 
 
 async def _open(
-    deployment: Deployment,
-    role: Role,
-    engine: EmbeddedEngine,
-    report: Callable[..., None],
+    deployment: Deployment, role: Role, engine: EmbeddedEngine, report: Callable[..., None]
 ) -> None:
     given_up = threading.Event()
     report_part = in_loop(partial(report, READING))

@@ -9,11 +9,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tts.base.errors import (
-    EndpointUnavailable,
-    ServerError,
-    TtsError,
-)
+from tts.base.errors import EndpointUnavailable, ServerError, TtsError
 from tts.build.spec import (
     Deployment,
     GeneratorRole,

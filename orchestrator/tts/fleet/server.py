@@ -60,9 +60,7 @@ def local_name(deployment: Deployment) -> str:
 
 @asynccontextmanager
 async def opened_servers(
-    services: Sequence[Service],
-    say: Callable[[str], None],
-    on_loading: Callable[[Loading], None],
+    services: Sequence[Service], say: Callable[[str], None], on_loading: Callable[[Loading], None]
 ) -> AsyncIterator[Sequence[Server]]:
     """The servers of services, opened one after the other, for as long as the block lasts.
 

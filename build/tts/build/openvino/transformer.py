@@ -163,10 +163,7 @@ class Transformer:
     """
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        precision: Precision,
-        score: ScoreColumns | None = None,
+        self, checkpoint: Checkpoint, precision: Precision, score: ScoreColumns | None = None
     ) -> None:
         """Nothing is read yet."""
         from openvino import opset13

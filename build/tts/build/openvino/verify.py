@@ -66,10 +66,7 @@ def missing_packages() -> list[str]:
 
 
 def verify_engine(
-    folder: Path,
-    checkpoint: Checkpoint,
-    precision: Precision,
-    score: ScoreColumns | None = None,
+    folder: Path, checkpoint: Checkpoint, precision: Precision, score: ScoreColumns | None = None
 ) -> Verification:
     """Compare the engine in `folder` with transformers; raises BuildError when they disagree."""
     cases = _cases(checkpoint)
@@ -179,10 +176,7 @@ def _errors(
 
 
 def _reference(
-    checkpoint: Checkpoint,
-    precision: Precision,
-    score: ScoreColumns | None,
-    cases: Sequence[_Case],
+    checkpoint: Checkpoint, precision: Precision, score: ScoreColumns | None, cases: Sequence[_Case]
 ) -> tuple[list[Array], list[Array], list[float]]:
     """Logits of every case: of the checkpoint, and in fp64 of it with the engine's stored weights.
 

@@ -36,13 +36,7 @@ from .engine import (
     TensorRTSpec,
 )
 from .generator import GeneratorRole, GeneratorSpec
-from .load import (
-    bundled_deployments,
-    deployment_file,
-    explain,
-    load_deployment,
-    reason_of,
-)
+from .load import bundled_deployments, deployment_file, explain, load_deployment, reason_of
 from .section import ROLES, Role, RoleSpec
 from .served import (
     GGUF,
@@ -55,13 +49,7 @@ from .served import (
 )
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
-from .verifier import (
-    PROMPT_PLACES,
-    SharedVerifier,
-    Template,
-    VerifierRole,
-    VerifierSpec,
-)
+from .verifier import PROMPT_PLACES, SharedVerifier, Template, VerifierRole, VerifierSpec
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind, Scores
 
 __all__ = [

@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self, cast, get_args
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    StrictBool,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, WrapValidator, model_validator
 
 from tts.base.choices import ServerKind, StartedTarget, Target
 from tts.base.errors import ConfigError
@@ -117,11 +110,7 @@ def _section(kinds: Kinds) -> WrapValidator:
     return WrapValidator(read)
 
 
-GENERATORS: Kinds = (
-    ("url", RemoteGenerator),
-    ("target", StartedGenerator),
-    ("", GeneratorSpec),
-)
+GENERATORS: Kinds = (("url", RemoteGenerator), ("target", StartedGenerator), ("", GeneratorSpec))
 """Kinds of section `generator`."""
 VERIFIERS: Kinds = (
     ("function", VerifierFunction),
@@ -396,7 +385,7 @@ class Deployment(Section):
         elsewhere = " and ".join(others)
         raise ConfigError(
             f"Deployment {self.name!r}: {elsewhere}, and this needs two compiled engines, whose "
-            "weights, memory and batches are known.",
+            "weights, memory and batches are known."
         )
 
     @property

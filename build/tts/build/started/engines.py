@@ -161,11 +161,7 @@ _VLLM = Engine(
     key_variable="VLLM_API_KEY",
     cpu_block=128,  # platforms/cpu.py
     graphs=_vllm_graphs,
-    heads=(
-        "Qwen2ForProcessRewardModel",
-        "Qwen2ForRewardModel",
-        "ForSequenceClassification",
-    ),
+    heads=("Qwen2ForProcessRewardModel", "Qwen2ForRewardModel", "ForSequenceClassification"),
 )
 
 

@@ -115,11 +115,7 @@ def convert(arguments: argparse.Namespace) -> None:
             source,
             dtype=arguments.dtype,
             mapping=Mapping(
-                world_size=tensor * pipeline,
-                rank=rank,
-                tp_size=tensor,
-                pp_size=pipeline,
-                **experts,
+                world_size=tensor * pipeline, rank=rank, tp_size=tensor, pp_size=pipeline, **experts
             ),
             quant_config=quantisation,
             trust_remote_code=False,

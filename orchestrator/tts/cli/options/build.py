@@ -28,9 +28,7 @@ class Init:
     generator: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL",
-            help=f"The model that writes steps: {_MODEL}.",
-            show_default="demo",
+            metavar="MODEL", help=f"The model that writes steps: {_MODEL}.", show_default="demo"
         ),
     ] = None
     verifier: Annotated[
@@ -103,8 +101,7 @@ class Plan:
 
     deployment: DeploymentArgument
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Write kv_cache.tokens of both engines to the file."),
+        bool, typer.Option("--write", help="Write kv_cache.tokens of both engines to the file.")
     ] = False
     as_json: JsonOption = False
 
@@ -114,10 +111,9 @@ class Lint:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
 
     deployment: DeploymentArgument
-    deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Also hash the files of built engines."),
-    ] = False
+    deep: Annotated[bool, typer.Option("--deep", help="Also hash the files of built engines.")] = (
+        False
+    )
     manifests: Annotated[
         Path | None,
         typer.Option(

@@ -83,8 +83,7 @@ class Gateway:
         Path | None, typer.Option("--tls-key", callback=usable, help="Its private key (PEM).")
     ] = None
     deadline: Annotated[
-        float,
-        typer.Option(min=0.1, metavar="SECONDS", help="Longest time for a search."),
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Longest time for a search.")
     ] = 600.0
     max_body: Annotated[int, typer.Option(min=1024, metavar="BYTES", help="Largest request.")] = (
         4 << 20
@@ -183,12 +182,10 @@ class Usage:
     """Add up the requests and tokens of each API key; days are UTC."""
 
     since: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="First day.", show_default="this month's"),
+        str | None, typer.Option(metavar="DATE", help="First day.", show_default="this month's")
     ] = None
     until: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="Last day.", show_default="-"),
+        str | None, typer.Option(metavar="DATE", help="Last day.", show_default="-")
     ] = None
     by: Annotated[
         list[By] | None,

@@ -41,8 +41,7 @@ class Report:
     """
 
     runs: Annotated[
-        list[Path],
-        _run("Folders of runs, finished or not, of comparisons, or of one study."),
+        list[Path], _run("Folders of runs, finished or not, of comparisons, or of one study.")
     ]
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
     keep_up: Annotated[
@@ -92,10 +91,7 @@ class ListRuns:
 class Merge:
     """Merge the shards of a run into one folder: trees, answers and digest of the whole run."""
 
-    shards: Annotated[
-        list[Path],
-        _run("Folders of all N finished runs of tts bench --shard i/N."),
-    ]
+    shards: Annotated[list[Path], _run("Folders of all N finished runs of tts bench --shard i/N.")]
     out: Annotated[Path, typer.Option(callback=usable, help="The folder of the whole run.")]
 
 
@@ -107,8 +103,7 @@ class Export:
     """
 
     runs: Annotated[
-        list[Path],
-        _run("Folders of runs, finished or not, of comparisons, or with runs in them."),
+        list[Path], _run("Folders of runs, finished or not, of comparisons, or with runs in them.")
     ]
     out: Annotated[
         Path | None,
@@ -128,10 +123,7 @@ class Export:
 class Trace:
     """Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters."""
 
-    run: Annotated[
-        Path,
-        _run("Folder of a run, finished or not, or of a comparison."),
-    ]
+    run: Annotated[Path, _run("Folder of a run, finished or not, or of a comparison.")]
     to: Annotated[
         Path | None,
         typer.Option(

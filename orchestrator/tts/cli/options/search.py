@@ -109,30 +109,22 @@ class Bench:
     ] = None
     per_level: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Problems to draw from each level.",
-            show_default="all",
-        ),
+        typer.Option(min=1, help="Problems to draw from each level.", show_default="all"),
     ] = None
     dataset_seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of generated problems and of --per-level.",
-            show_default="as --seed",
+            help="Seed of generated problems and of --per-level.", show_default="as --seed"
         ),
     ] = None
     start: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            help="First problem, counted from 0.",
-            show_default="the dataset's first",
+            min=0, help="First problem, counted from 0.", show_default="the dataset's first"
         ),
     ] = None
     limit: Annotated[
-        int | None,
-        typer.Option(help="Problems to solve.", show_default="all; demo: 100"),
+        int | None, typer.Option(help="Problems to solve.", show_default="all; demo: 100")
     ] = None
     seed: SeedOption = 0
     strategy: Annotated[
@@ -147,8 +139,7 @@ class Bench:
     schedule: Annotated[
         ScheduleName,
         typer.Option(
-            metavar="NAME",
-            help=f"Order of the work: {', '.join(get_args(ScheduleName))}.",
+            metavar="NAME", help=f"Order of the work: {', '.join(get_args(ScheduleName))}."
         ),
     ] = "decoupled"
     speculation: SpeculationOption = "auto"

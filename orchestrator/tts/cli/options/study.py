@@ -53,11 +53,7 @@ class Tune:
         ),
     ] = "demo"
     seconds: Annotated[
-        float,
-        typer.Option(
-            min=1,
-            help="Measuring time of both engines; slow ones take longer.",
-        ),
+        float, typer.Option(min=1, help="Measuring time of both engines; slow ones take longer.")
     ] = 60.0
     server: ServerOption = None
     write: Annotated[
@@ -79,8 +75,7 @@ class Study:
     context: typer.Context
     deployment: OptionalDeployment = None
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Fewer variants and problems: about seven minutes."),
+        bool, typer.Option("--quick", help="Fewer variants and problems: about seven minutes.")
     ] = False
     dataset: DatasetOption = "demo"
     seed: Annotated[int, typer.Option(help="Seed of the runs and of generated problems.")] = 0
@@ -130,14 +125,11 @@ class Simulate:
     concurrency: Annotated[
         str | None,
         typer.Option(
-            metavar="N,...",
-            help="With --placements: problems at a time.",
-            show_default="1,8,64",
+            metavar="N,...", help="With --placements: problems at a time.", show_default="1,8,64"
         ),
     ] = None
     replicas: Annotated[
-        int,
-        typer.Option(min=1, max=64, help="Servers behind a router, each with its own GPUs."),
+        int, typer.Option(min=1, max=64, help="Servers behind a router, each with its own GPUs.")
     ] = 1
     sharing: Annotated[
         Sharing | None,
@@ -148,14 +140,10 @@ class Simulate:
     ] = None
     strategy: Annotated[
         str,
-        typer.Option(
-            autocompletion=completed("strategies"),
-            help=f"{', '.join(STRATEGY_NAMES)}.",
-        ),
+        typer.Option(autocompletion=completed("strategies"), help=f"{', '.join(STRATEGY_NAMES)}."),
     ] = "beam-search"
     n: Annotated[
-        int | None,
-        typer.Option(help="Completions per problem.", show_default="16; greedy: 1"),
+        int | None, typer.Option(help="Completions per problem.", show_default="16; greedy: 1")
     ] = None
     parameters: ParametersOption = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Problems to solve.")] = 64

@@ -25,8 +25,5 @@ def _answer(request):
     first = json.loads(request.parameters() or "{}").get("first_row", 0)
     numbers = np.arange(first, first + len(rows), dtype=np.int32).reshape(-1, 1)
     return pb_utils.InferenceResponse(
-        output_tensors=[
-            pb_utils.Tensor("score", scores),
-            pb_utils.Tensor("batch_index", numbers),
-        ]
+        output_tensors=[pb_utils.Tensor("score", scores), pb_utils.Tensor("batch_index", numbers)]
     )
