@@ -1,4 +1,7 @@
-"""What this process may use of its machine: cores and memory, or less by its control groups."""
+"""What this process may use of its machine: cores and memory, or less by its control groups.
+
+`root` holds proc and sys.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,15 @@ class MemoryLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """The machine's memory, or a lower limit of a control group; None where it is not told.
-
-    `root` holds proc and sys.
-    """
-    limits = [*_machine(root), *_groups(root)]
-    return min(limits, key=lambda limit: limit.size, default=None)
+    """The machine's memory, or a lower limit of a control group; None where neither is told."""
+    total = _meminfo(root).get("MemTotal")
+    machine = [MemoryLimit(total, "this machine's memory")] if total else []
+    return min([*machine, *_groups(root)], key=lambda limit: limit.size, default=None)
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
     """Bytes that the machine could give now without swapping; None where it is not told."""
     return _meminfo(root).get("MemAvailable")
-
-
-def _machine(root: Path) -> Iterator[MemoryLimit]:
-    if total := _meminfo(root).get("MemTotal"):
-        yield MemoryLimit(total, "this machine's memory")
 
 
 def _meminfo(root: Path) -> dict[str, int]:
@@ -55,7 +51,7 @@ def _groups(root: Path) -> Iterator[MemoryLimit]:
 def usable_cores(root: Path = Path("/")) -> int:
     """The cores that this process may run on, or as many as its control groups give it time for.
 
-    A part of a core counts as none, but there is always one. `root` holds proc and sys.
+    A part of a core counts as none, but there is always one.
     """
     try:
         allowed = len(os.sched_getaffinity(0))
@@ -79,8 +75,8 @@ def _quotas(root: Path) -> Iterator[float]:
 def _control_groups(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
     """The folder of each group around this process, and whether it is of version 2.
 
-    `root` holds proc and sys. A group's limit holds for the groups in it, so that all of them are
-    to be asked; a container sees its own as the outermost.
+    A group's limit holds for the groups in it, so that all of them are to be asked; a container
+    sees its own as the outermost.
     """
     for line in _read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", maxsplit=2)

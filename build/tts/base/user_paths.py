@@ -76,10 +76,7 @@ def is_own(folder: Path) -> bool:
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder that nobody else can enter.
-
-    Raises ConfigError if it is a link or belongs to another user, who could put files there.
-    """
+    """Make a folder that nobody else can enter; raises ConfigError for a link, or another's."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
     if not is_own(folder):

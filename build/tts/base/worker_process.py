@@ -13,9 +13,8 @@ answer. Each such line goes to the parent as `[number, null, text]`, which then 
 worker was lost in.
 
 A worker that owes an answer is never asked again: whatever cuts a request short, Ctrl-C above all,
-ends the worker, and the next request starts another. A fresh
-interpreter is started, never a fork of this process; a fork of this process starts workers of its
-own.
+ends the worker, and the next request starts another. A fresh interpreter is started, never a fork
+of this process; a fork of this process starts workers of its own.
 """
 
 from __future__ import annotations

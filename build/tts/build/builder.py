@@ -13,7 +13,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ from .manifest import (
     BuildSettings,
     EngineConfig,
     EngineState,
-    Manifest,
     Verification,
     changed_content,
     inspect_engine,
@@ -58,15 +57,6 @@ class BuildReport:
     """Measured when the engine was built, now or earlier."""
     not_verified: str | None
     """Why there is no verification; None when there is one."""
-
-
-@dataclass(frozen=True)
-class _Inspected:
-    """An engine to build or to keep: its plan, what was found, and why it must be built."""
-
-    plan: BuildPlan
-    state: EngineState
-    reasons: tuple[str, ...]
 
 
 def build_engines(
@@ -101,10 +91,11 @@ def build_engines(
         for plan in plans:
             if plan.role == "verifier":
                 say(f"verifier: judges with {judged_by(plan.inputs.shape, plan.spec)}")
-        engines = [_inspect(plan, force=force, verify=verify) for plan in plans]
-        if stale := [engine.plan for engine in engines if engine.reasons]:
+        states = [_inspect(plan, force=force, verify=verify) for plan in plans]
+        engines = list(zip(plans, states, strict=True))
+        if stale := [plan for plan, state in engines if state.reasons]:
             target.prepare(stale, verify)
-        return [_build_if_stale(target, engine, verify, say) for engine in engines]
+        return [_build_if_stale(target, plan, state, verify, say) for plan, state in engines]
 
 
 def preview_build(deployment: Deployment, inputs: Inputs | None = None) -> list[str]:
@@ -194,29 +185,35 @@ def _inspect_all(
     return state._replace(reasons=tuple(reasons))
 
 
-def _inspect(plan: BuildPlan, *, force: bool, verify: bool | None) -> _Inspected:
+def _inspect(plan: BuildPlan, *, force: bool, verify: bool | None) -> EngineState:
     recover(plan.folder)
     state = _inspect_all(plan.folder, plan.spec.checkpoint, plan.settings, anew=True)
-    reasons = list(state.reasons)
-    if not reasons and force:
-        reasons.append("asked for")
-    if not reasons and verify and state.manifest and state.manifest.verification is None:
-        reasons.append("it was built without verification")
-    return _Inspected(plan, state, tuple(reasons))
+    if not state.reasons and force:
+        return state._replace(reasons=("asked for",))
+    if not state.reasons and verify and state.manifest and state.manifest.verification is None:
+        return state._replace(reasons=("it was built without verification",))
+    return state
 
 
 def _build_if_stale(
-    target: TargetModule, engine: _Inspected, verify: bool | None, say: Say
+    target: TargetModule, plan: BuildPlan, state: EngineState, verify: bool | None, say: Say
 ) -> BuildReport:
-    started = time.monotonic()
-    plan, state, reasons = engine.plan, engine.state, engine.reasons
-    if reasons or state.manifest is None:
-        say(f"{plan.role}: building ({'; '.join(reasons)})")
-        manifest = _build(target, plan, state.stamps, verify, say)
+    started, checkpoint = time.monotonic(), plan.spec.checkpoint
+    if state.reasons or state.manifest is None:
+        say(f"{plan.role}: building ({'; '.join(state.reasons)})")
+        with staged(plan.folder) as folder:
+            checked = target.make_engine(plan, state.stamps, folder, verify, say)
+            if stamp_files(checkpoint, state.stamps) != list(state.stamps):
+                raise BuildError(
+                    f"{checkpoint} changed while it was being read.",
+                    hint="Build again when it is complete.",
+                )
+            manifest = new_manifest(folder, checkpoint, state.stamps, plan.settings, *checked)
+            write_record(folder, MANIFEST_FILE, manifest)
     else:
         manifest = state.manifest
         same_bytes = manifest.model_copy(
-            update={"checkpoint": str(plan.spec.checkpoint), "checkpoint_files": state.stamps}
+            update={"checkpoint": str(checkpoint), "checkpoint_files": state.stamps}
         )
         if same_bytes != manifest:  # files moved or touched: recorded, to not be hashed again
             write_record(plan.folder, MANIFEST_FILE, same_bytes)
@@ -224,32 +221,12 @@ def _build_if_stale(
     return BuildReport(
         role=plan.role,
         folder=plan.folder,
-        status="built" if reasons else "unchanged",
+        status="built" if state.reasons else "unchanged",
         seconds=time.monotonic() - started,
         size_bytes=sum(manifest.engine_files.values()),
         verification=manifest.verification,
         not_verified=manifest.not_verified,
     )
-
-
-def _build(
-    target: TargetModule,
-    plan: BuildPlan,
-    stamps: tuple[FileStamp, ...],
-    verify: bool | None,
-    say: Say,
-) -> Manifest:
-    checkpoint = plan.spec.checkpoint
-    with staged(plan.folder) as folder:
-        checked = target.make_engine(plan, stamps, folder, verify, say)
-        if stamp_files(checkpoint, stamps) != list(stamps):
-            raise BuildError(
-                f"{checkpoint} changed while it was being read.",
-                hint="Build again when it is complete.",
-            )
-        manifest = new_manifest(folder, checkpoint, stamps, plan.settings, *checked)
-        write_record(folder, MANIFEST_FILE, manifest)
-    return manifest
 
 
 class TargetModule(Protocol):
@@ -273,7 +250,7 @@ class TargetModule(Protocol):
         stamps: Sequence[FileStamp],
         folder: Path,
         verify: bool | None,
-        say: Callable[[str], None],
+        say: Say,
     ) -> VerificationOutcome:
         """Build the engine in `folder`, which is empty and moved into place afterwards."""
 
@@ -282,10 +259,7 @@ class TargetModule(Protocol):
 
 
 def target_module(target: Target) -> TargetModule:
-    """The module of a target; only that one is imported.
-
-    Raises ConfigError for the one that builds nothing.
-    """
+    """The module of a target, imported alone; raises ConfigError for one that builds nothing."""
     match target:
         case "openvino":
             from .openvino import target as openvino_target
@@ -300,7 +274,7 @@ def target_module(target: Target) -> TargetModule:
 
 
 @contextmanager
-def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def build_lock(folder: Path, say: Say) -> Iterator[None]:
     """Hold the build lock of `folder`; if another builder has it, say so and wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".build.lock").open("a+", encoding="ascii") as file:
@@ -319,7 +293,7 @@ def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
     """An empty folder that replaces `folder` when the block succeeds, and is removed if not."""
-    new, old = _new(folder), _old(folder)
+    new, old = _new_and_old(folder)
     recover(folder)
     new.mkdir()
     try:
@@ -335,7 +309,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 def recover(folder: Path) -> None:
     """Bring `folder` back to its last complete state and remove what a killed build left."""
-    new, old = _new(folder), _old(folder)
+    new, old = _new_and_old(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)
     for leftover in (new, old):
@@ -349,25 +323,16 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        what = f"Cannot write engines to {folder}: {error}"
+        hint = "Check the disk, or set TTS_HOME to another folder."
         if error.errno == errno.ENOSPC:
-            raise BuildError(
-                f"The disk that holds {folder} is full.",
-                hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise BuildError(
-                f"There is no permission to write {error.filename or folder}.",
-                hint="Set TTS_HOME to a folder that you may write.",
-            ) from error
-        raise BuildError(
-            f"Cannot write engines to {folder}: {error}",
-            hint="Check the disk, or set TTS_HOME to another folder.",
-        ) from error
+            what = f"The disk that holds {folder} is full."
+            hint = "Free some space, or set TTS_HOME to a folder on a larger disk."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            what = f"There is no permission to write {error.filename or folder}."
+            hint = "Set TTS_HOME to a folder that you may write."
+        raise BuildError(what, hint=hint) from error
 
 
-def _new(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.new")
-
-
-def _old(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
+def _new_and_old(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")

@@ -15,7 +15,7 @@ import atexit
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from tts.base.worker_process import Loss, WorkerLost, WorkerProcess, serve
@@ -128,21 +128,9 @@ def _compiled(source: str) -> Template:
     )
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = TEMPLATE_DATE.strftime
-    environment.filters["tojson"] = _as_json
+    # as templates are written for: Jinja's own filter escapes what HTML does not hold
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     return environment.from_string(source)
-
-
-def _as_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON as templates are written for: Jinja's own filter escapes what HTML does not hold."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
 
 
 def _raise_exception(message: str) -> None:

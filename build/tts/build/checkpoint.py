@@ -23,7 +23,6 @@ from .weights import DTYPE_NAMES, INDEX, Array, Weights, weight_files, write_saf
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 LM_HEAD = "lm_head.weight"
-_CHUNK_BYTES = 1 << 20
 CHECKPOINT_FILES = (
     "config.json",
     "generation_config.json",
@@ -150,11 +149,8 @@ def stamp_files(checkpoint: Path, earlier: Iterable[FileStamp] = ()) -> list[Fil
 
 def file_sha256(file: Path) -> str:
     """The sha256 of a file's bytes, in hexadecimal; raises OSError."""
-    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def content_hash(stamps: Iterable[FileStamp]) -> str:

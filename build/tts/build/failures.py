@@ -26,7 +26,9 @@ _NO_MPI = re.compile(
     r"|(opal|orte|prte|mpi)_init:startup|PML add procs failed|PMIX ERROR: \S*UNREACH"
 )
 _OURS = "tts: error: "
-KNOWN: tuple[tuple[str, str, str], ...] = (
+Causes = Sequence[tuple[str, str, str]]
+"""Pattern in the log; what went wrong; what to do. Named groups fill the texts."""
+KNOWN: Causes = (
     (
         r"cannot import name 'PartReasoningText'",
         "The Python package openai in this container does not go with its TensorRT-LLM.",
@@ -134,8 +136,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "Please report this with the log: the arguments were checked for TensorRT-LLM 1.2.1.",
     ),
 )
-"""Pattern in the log; what went wrong; what to do. Named groups fill the texts."""
-KNOWN_OF_STARTED: tuple[tuple[str, str, str], ...] = (
+KNOWN_OF_STARTED: Causes = (
     (
         r"Free memory on device (?P<device>\S+) \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on "
         r"startup is less than desired GPU memory utilization \([\d.]+, (?P<needed>[\d.]+) GiB\)",
@@ -237,7 +238,6 @@ KNOWN_OF_STARTED: tuple[tuple[str, str, str], ...] = (
         "Free some space: models are fetched to ~/.cache/huggingface (HF_HOME).",
     ),
 )
-"""Pattern in the log; what went wrong; what to do. Named groups fill the texts."""
 _ERROR_LINE = re.compile(r"error|\[E\]|exception|assert|fail", re.IGNORECASE)
 _KILLED = 137
 
@@ -247,9 +247,7 @@ def mpi_did_not_start(lines: Sequence[str]) -> bool:
     return any(_NO_MPI.search(line) for line in lines)
 
 
-def known_cause(
-    lines: Sequence[str], causes: Sequence[tuple[str, str, str]] = KNOWN
-) -> Cause | None:
+def known_cause(lines: Sequence[str], causes: Causes = KNOWN) -> Cause | None:
     """The first of the known causes that a log has a line of, by its last one; None without any."""
     for pattern, sentence, hint in causes:
         for line in reversed(lines):
@@ -259,9 +257,7 @@ def known_cause(
     return None
 
 
-def find_cause(
-    lines: Sequence[str], status: int, causes: Sequence[tuple[str, str, str]] = KNOWN
-) -> Cause:
+def find_cause(lines: Sequence[str], status: int, causes: Causes = KNOWN) -> Cause:
     """The cause of a failure, from the lines of the log of a step or server and its exit status."""
     texts = [line for line in map(str.strip, lines) if line]
     for line in reversed(texts):

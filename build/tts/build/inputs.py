@@ -65,7 +65,7 @@ class EngineInputs:
         self.role: Role = role
         self.role_spec = deployment.roles()[role]
         self.folder = self.role_spec.tokenizer_folder
-        self.stamps = self._stamps()
+        self.stamps = self.stamps_now()
 
     @property
     def spec(self) -> EngineSpec:
@@ -158,10 +158,7 @@ class EngineInputs:
 
     @cached_property
     def label_weights(self) -> dict[int, float]:
-        """The tokens that a score is read at, with their weights; empty where there are none.
-
-        Tokens 0 and 1 are the columns of a head.
-        """
+        """The weights of the tokens that a score is read at, 0 and 1 of a head; empty without."""
         if self.judge is None:
             return {}
         spec, dialogue = self.judge.verifier, self.require_dialogue()
@@ -170,11 +167,8 @@ class EngineInputs:
         tokens = column_tokens(self.judge.tokenizer, spec)
         return dict(zip(tokens, spec.labels.values() or HEAD_WEIGHTS, strict=True))
 
-    def has_changed(self) -> bool:
-        """Whether a file of the checkpoint is another than before anything was opened."""
-        return self._stamps() != self.stamps
-
-    def _stamps(self) -> list[tuple[str, int, int]]:
+    def stamps_now(self) -> list[tuple[str, int, int]]:
+        """Names, sizes and times of its files; `stamps` has them from before any was read."""
         files = [self.folder / name for name in CHECKPOINT_FILES]
         with suppress(OSError):
             files += sorted(self.folder.glob("*.safetensors"))
@@ -209,7 +203,7 @@ class Inputs:
 
     def fresh(self) -> Inputs:
         """These, or others if a file has changed since: whoever waited must not use old ones."""
-        changed = any(inputs.has_changed() for inputs in self.roles.values())
+        changed = any(each.stamps_now() != each.stamps for each in self.roles.values())
         return Inputs(self.deployment) if changed else self
 
 

@@ -25,8 +25,7 @@ MANIFEST_FILE = "manifest.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 BuildSettings = dict[str, JsonValue]
-"""The settings that an engine is built with, besides the checkpoint. Any change requires a new
-build."""
+"""The settings that an engine is built with, besides the checkpoint. Any change rebuilds it."""
 
 
 class _Record(BaseModel):

@@ -119,16 +119,14 @@ class ModelConfig:
         return 4 * self.num_layers * self.num_heads * self.head_dim
 
 
-def read_model_config(
-    checkpoint: Path, architectures: Mapping[str, _Family] = ARCHITECTURES
-) -> ModelConfig:
+def read_model_config(checkpoint: Path) -> ModelConfig:
     """Read config.json of a Hugging Face checkpoint folder.
 
     Raises CheckpointError naming the file, the field, its value and what is supported.
     """
     require_checkpoint_folder(checkpoint)
     file = checkpoint / "config.json"
-    return parse_model_config(file, read_json_object(file), architectures)
+    return parse_model_config(file, read_json_object(file))
 
 
 def parse_model_config(
@@ -137,8 +135,9 @@ def parse_model_config(
     """The shape that the fields of a config.json describe; `file` is named in errors."""
     fields = _Fields(file, data)
     architecture, head = _architecture(fields, architectures)
-    if head is not None:
-        _require_classes(fields, head)
+    if head and head.kind == "classification" and (count := label_count(data)) != 2:
+        one = ", or 1 value" if head.scores == "answers" else ""
+        fields.refuse("num_labels", count, f"2 classes, wrong and right{one}")
     _refuse_unsupported(fields, architecture)
     family = architectures[architecture]
     attention_bias = fields.flag("attention_bias", False)
@@ -235,13 +234,6 @@ def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> tupl
     if headed and headed[0] in architectures:
         return headed
     fields.refuse("architectures", names, ", ".join((*architectures, *HEADED)))
-
-
-def _require_classes(fields: _Fields, head: Head) -> None:
-    """Two classes, or one value."""
-    if head.kind == "classification" and (count := label_count(fields.data)) != 2:
-        one = ", or 1 value" if head.scores == "answers" else ""
-        fields.refuse("num_labels", count, f"2 classes, wrong and right{one}")
 
 
 def _experts(fields: _Fields) -> Experts:

@@ -9,7 +9,6 @@ asking the hub, so a resumed run finds its own tokenizer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tts.base.errors import CheckpointError
@@ -55,23 +54,22 @@ def resolve_models(deployment: Deployment, say: Say = say_on_stderr) -> Deployme
     return deployment.model_copy(update=update)
 
 
-def tokenizer_folder(name: str, say: Callable[[str], None]) -> Path:
+def tokenizer_folder(name: str, say: Say) -> Path:
     """The folder of a model's tokenizer; `say` gets a line before a download.
 
     Raises CheckpointError with a remedy if there is no network, or no repository of that name.
     """
     from huggingface_hub import errors, snapshot_download
 
-    patterns = list(FILES)
     try:
-        folder = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
+        folder = Path(snapshot_download(name, allow_patterns=[*FILES], local_files_only=True))
         if is_file(folder / FILES[0]):
             return folder
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         pass
     try:
         say(f"Fetching the tokenizer of {name} from the Hugging Face hub, once.")
-        folder = Path(snapshot_download(name, allow_patterns=patterns, library_name="tts-toolkit"))
+        folder = Path(snapshot_download(name, allow_patterns=[*FILES], library_name="tts-toolkit"))
     except errors.GatedRepoError as error:
         raise CheckpointError(
             f"The hub's model {name} is gated.",

@@ -32,9 +32,7 @@ def token_texts(tokenizer: Tokenizer) -> list[bytes]:
     Raises CheckpointError for a tokenizer that is neither byte-level nor SentencePiece's.
     """
     kinds = set(_kinds(tokenizer.specification.get("decoder")))
-    special = {added["id"] for added in tokenizer.specification["added_tokens"] if added["special"]}
-    plain = {added["id"] for added in tokenizer.specification["added_tokens"]}
-    spelled = tokenizer.spellings
+    spelled, plain = tokenizer.spellings, tokenizer.added_ids
     if "ByteLevel" in kinds:
         table = _byte_level()
         try:
@@ -61,6 +59,7 @@ def token_texts(tokenizer: Tokenizer) -> list[bytes]:
             hint="Guided decoding needs a byte-level or a SentencePiece tokenizer; set "
             "generator.guided_decoding to false.",
         )
+    special = tokenizer.special_texts
     return [b"" if token in special else text for token, text in enumerate(texts)]
 
 
@@ -121,13 +120,10 @@ def grammar_tokenizer(tokenizer: Tokenizer) -> str:
     any. Raises CheckpointError for a vocabulary that no grammar can be matched with.
     """
     _require_spellable(tokenizer, token_texts(tokenizer))
-    special = {added["id"] for added in tokenizer.specification["added_tokens"] if added["special"]}
-    spelled = [
-        "" if token in special else spelling for token, spelling in enumerate(tokenizer.spellings)
-    ]
+    special, spelled = tokenizer.special_texts, enumerate(tokenizer.spellings)
     return json.dumps(
         {
-            "encoded_vocab": spelled,
+            "encoded_vocab": ["" if token in special else text for token, text in spelled],
             "tokenizer_str": json.dumps(tokenizer.specification),
             "stop_token_ids": list(tokenizer.eos_ids),
         }

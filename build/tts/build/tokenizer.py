@@ -189,10 +189,7 @@ class Tokenizer:
 
     @cached_property
     def added_ids(self) -> frozenset[int]:
-        """Ids added to the vocabulary beside what its text was cut into, special tokens above all.
-
-        Ordinary text is none of them.
-        """
+        """Ids that no ordinary text has: added to the vocabulary, special tokens above all."""
         return frozenset(self._tokenizer.get_added_tokens_decoder())
 
     @cached_property
