@@ -13,6 +13,11 @@ _MARKS = {
 }
 
 
+def gib(size: int) -> str:
+    """A size in bytes, for people."""
+    return f"{size / 2**30:.2f} GiB"
+
+
 def printable(text: str) -> str:
     """A text whose control characters, but tab and line's end, are replaced by marks.
 

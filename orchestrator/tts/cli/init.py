@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tts.base.choices import Target
 from tts.base.errors import ConfigError, did_you_mean
+from tts.base.shown_text import gib
 from tts.base.user_paths import is_folder, is_there
 from tts.build.draft import Choices, CompiledModel, FunctionModel, Machine, Model, as_text, drafted
-from tts.build.openvino.memory import gib
 from tts.build.spec import FORMATS, Role, bundled_deployments
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.gpus import GPUS

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.base.machine_limits import MemoryLimit
-from tts.build.openvino.memory import MIB, HostMemoryPlan, gib
+from tts.base.shown_text import gib
+from tts.build.openvino.memory import MIB, HostMemoryPlan
 from tts.build.spec import Deployment, Role
 from tts.build.started.engines import Budget
 from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 from tts.base.errors import ConfigError
+from tts.base.shown_text import gib
 
-from ..openvino.memory import gib, plan_host_memory
+from ..openvino.memory import plan_host_memory
 from ..spec import FORMATS, PRECISIONS, Deployment, EngineSpec, Precision, Role, VerifierSpec
 from ..started.command import require_head
 from ..started.memory import is_known, plan_started
@@ -71,10 +72,10 @@ def drafted(choices: Choices, machine: Machine) -> Deployment:
     for role in started:
         require_head(deployment, role)
     if started and deployment.gpu and all(map(is_known, started.values())):
-        return started_on_gpus(deployment, machine)
+        return _started_on_gpus(deployment, machine)
     if not deployment.engines() or choices.guessed:
         return deployment
-    return fitted(deployment, machine)
+    return (_on_cpu if choices.target == "openvino" else _on_gpus)(deployment, machine)
 
 
 def _requests(choices: Choices) -> int:
@@ -156,14 +157,8 @@ def _model(
     }
 
 
-def fitted(deployment: Deployment, machine: Machine) -> Deployment:
-    """The deployment with sizes that fit; raises ConfigError with the figures if none do."""
-    if deployment.target == "openvino":
-        return _on_cpu(deployment, machine)
-    return _on_gpus(deployment, machine)
-
-
 def _on_cpu(deployment: Deployment, machine: Machine) -> Deployment:
+    """The deployment with sizes that fit; raises ConfigError with the figures if none do."""
     there = machine.memory
     for precision, share, batch in _host_choices(machine):
         candidate = _with(deployment, precision, batch)
@@ -192,15 +187,14 @@ def _on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
     return _first_with_room(
         partial(_placed, _with(deployment, precision, batch), placement)
         for precision in _gpu_precisions(deployment)
-        for placement in _gpu_placements(machine.gpus or _MAX_GPUS)
+        for gpus in range(1, (machine.gpus or _MAX_GPUS) + 1)
+        for placement in placements(gpus)
+        if placement.servers == 1
         for batch in _BATCHES
     )
 
 
-def started_on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
-    """The deployment of engines that are started with sizes that fit; raises ConfigError if none
-    do.
-    """
+def _started_on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
     return _first_with_room(
         partial(_planned, _started(deployment, gpus, precision, requests))
         for gpus in ([(0, 0)] if machine.gpus == 1 else [(0, 0), (0, 1)])
@@ -260,12 +254,6 @@ def _gpu_precisions(deployment: Deployment) -> Iterator[Precision]:
         usual = precision != "fp16"  # which has the size of bf16 and less of its range
         if usual and precision_problem(deployment.tensorrt_block.gpu, precision) is None:
             yield precision
-
-
-def _gpu_placements(most: int) -> Iterator[Placement]:
-    """Ways to place one server, on few GPUs first."""
-    for gpus in range(1, most + 1):
-        yield from (each for each in placements(gpus) if each.servers == 1)
 
 
 def _with(deployment: Deployment, precision: Precision, batch: int | None) -> Deployment:

@@ -21,11 +21,12 @@ benchmarks/README.md compares it with what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tts.base.errors import ConfigError
 from tts.base.machine_limits import memory_available, memory_limit
+from tts.base.shown_text import gib
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
 from ..inputs import Inputs, judged_by
@@ -121,7 +122,12 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
     """The memory of one engine."""
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
-    inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
+    outer = (EMBEDDING, LM_HEAD, *(shape.head.tensors(shape.hidden_size) if shape.head else ()))
+    inner = sum(
+        _stored(size, precision)
+        for name, size in expected_tensors(shape).items()
+        if len(size) == 2 and name not in outer
+    )
     whole = spec.writes
     if isinstance(spec, VerifierSpec) and not whole:  # of labels, or a head of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
@@ -131,11 +137,13 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec) -> EngineMemory:
         head = table
     in_file = 0 if whole and shape.tie_word_embeddings else head
     twice = _attention(shape) if whole and precision == "int8" else 0
+    columns = shape.num_layers * shape.num_kv_heads * shape.head_dim
+    per_token = 2 * columns * _computed_bytes(spec)
     return EngineMemory(
         file=table + inner + in_file,
         copies=inner + head + twice,
         embedding=table,
-        kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * _kv_bytes_per_token(shape, spec),
+        kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * per_token,
         working=_working(shape, spec),
     )
 
@@ -144,13 +152,6 @@ def _stored(shape: tuple[int, ...], precision: Precision) -> int:
     """Bytes of a matrix as the engine stores it."""
     scales = shape[0] * _SCALE if precision == "int8" else 0
     return math.prod(shape) * STORED_BYTES[precision] + scales
-
-
-def _inner_matrices(shape: ModelConfig) -> Iterator[tuple[int, ...]]:
-    heads = shape.head.tensors(shape.hidden_size) if shape.head else {}
-    for name, size in expected_tensors(shape).items():
-        if len(size) == 2 and name not in (EMBEDDING, LM_HEAD, *heads):
-            yield size
 
 
 def _attention(shape: ModelConfig) -> int:
@@ -163,11 +164,6 @@ def _computed_bytes(spec: EngineSpec) -> int:
     return 2 if spec.precision == "bf16" else 4
 
 
-def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
-    columns = shape.num_layers * shape.num_kv_heads * shape.head_dim
-    return 2 * columns * _computed_bytes(spec)
-
-
 def _working(shape: ModelConfig, spec: EngineSpec) -> int:
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
@@ -175,11 +171,6 @@ def _working(shape: ModelConfig, spec: EngineSpec) -> int:
     rows = min(spec.max_batch_size, spec.max_num_tokens)
     each = _computed_bytes(spec)
     return spec.max_num_tokens * width * each + rows * logits * (4 + each)
-
-
-def gib(size: int) -> str:
-    """A size for people."""
-    return f"{size / 2**30:.2f} GiB"
 
 
 _FIX = (

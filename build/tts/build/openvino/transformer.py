@@ -208,9 +208,7 @@ class Transformer:
         return Model([result], self.sinks, list(inputs.values()), self.checkpoint.path.name)
 
     def _marked(self, ids: Node, inputs: dict[str, Node]) -> Node:
-        """The ids without marks; the rows that are sampled, and which of them are marked, are
-        kept.
-        """
+        """The ids without marks; keeps the rows that are sampled, and which of them had marks."""
         ops, size = self.ops, self._int(self.config.vocab_size)
         self.sampled = inputs["sampled_tokens_indices"] = ops.parameter([-1], np.int64)
         marked = ops.greater_equal(ids, size)

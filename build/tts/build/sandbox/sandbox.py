@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -181,10 +181,7 @@ class Sandbox:
         return [str(Path(program).absolute()), *command[1:]]
 
     async def run(self, command: Sequence[str], stdin: bytes) -> ProgramEnd:
-        """Run a program, its first word a path, on this standard input.
-
-        Cancelling ends it, and all that it has started.
-        """
+        """Run a program, its first word a path; cancelling ends it, and all that it started."""
         async with self._turns:
             with self._folder() as folder:
                 return await self._run(command, stdin, folder)
@@ -225,14 +222,11 @@ class Sandbox:
         failure = _FAILURES.get(status, Failure.STATUS) if status else None
         return ProgramEnd(output, errors.decode(errors="replace"), status, failure)
 
-    @contextlib.contextmanager
-    def _folder(self) -> Iterator[str]:
+    def _folder(self) -> contextlib.AbstractContextManager[str]:
         """The working folder as seen from outside: of a sandbox any, for it has one of its own."""
         if self._isolated:
-            yield "/"
-            return
-        with tempfile.TemporaryDirectory(prefix="tts-", ignore_cleanup_errors=True) as folder:
-            yield folder
+            return contextlib.nullcontext("/")
+        return tempfile.TemporaryDirectory(prefix="tts-", ignore_cleanup_errors=True)
 
     def _environment(self, folder: str) -> dict[str, str]:
         home = WORK if self._isolated else folder

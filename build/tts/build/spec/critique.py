@@ -95,12 +95,7 @@ class CritiqueSpec(Section):
             raise ValueError(
                 f"samples is {self.samples}, but temperature is 0, at which all are equal"
             )
-        budget = self.thinking.budget_tokens
-        if budget is not None and budget >= self.max_tokens:
-            raise ValueError(
-                f"thinking.budget_tokens is {budget}, but max_tokens, which includes it, is "
-                f"{self.max_tokens}, which leaves no room for a verdict"
-            )
+        self.thinking.require_room("max_tokens", self.max_tokens, "a verdict")
         if self.thinking.steps != "whole":
             raise ValueError("thinking.steps cuts the generator's thinking; a critique is not cut")
         return self

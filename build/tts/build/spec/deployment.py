@@ -217,9 +217,7 @@ class Deployment(Section):
 
     @property
     def argument(self) -> str:
-        """The argument that names this deployment on a command line: the file or the bundled
-        name.
-        """
+        """What names this deployment on a command line: the file or the bundled name."""
         return shlex.quote(self._argument or self.name)
 
     @model_validator(mode="before")

@@ -38,6 +38,14 @@ class ThinkingSpec(Section):
             raise ValueError("opens and closes are the same mark; they must differ")
         return self
 
+    def require_room(self, field: str, most: int, what: str) -> None:
+        """Raise ValueError for a budget that fills the `most` tokens of a field that counts it."""
+        if self.budget_tokens is not None and self.budget_tokens >= most:
+            raise ValueError(
+                f"thinking.budget_tokens is {self.budget_tokens}, but {field}, which includes it, "
+                f"is {most}, which leaves no room for {what}"
+            )
+
 
 class GeneratorRole(RoleSpec):
     """How the LLM that writes steps is asked, wherever it runs."""
@@ -55,12 +63,7 @@ class GeneratorRole(RoleSpec):
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
-        budget = self.thinking.budget_tokens
-        if budget is not None and budget >= self.max_seq_len:
-            raise ValueError(
-                f"thinking.budget_tokens is {budget}, but max_seq_len, which includes it, is "
-                f"{self.max_seq_len}, which leaves no room for an answer"
-            )
+        self.thinking.require_room("max_seq_len", self.max_seq_len, "an answer")
         return self
 
 

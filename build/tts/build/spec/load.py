@@ -106,11 +106,9 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
         verifier = verifier.with_prompt(read_text(file, MAX_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"verifier.prompt_file: {file}: "
-            + (error.strerror or str(error) if isinstance(error, OSError) else str(error))
-            + ".",
-            hint="docs/reference/verifiers.md "
-            "describes the file; engines/deployments/prompts/ has one.",
+            f"verifier.prompt_file: {file}: {getattr(error, 'strerror', None) or error}.",
+            hint="docs/reference/verifiers.md describes the file; engines/deployments/prompts/ has "
+            "one.",
         ) from error
     return deployment.model_copy(update={"verifier": verifier})
 

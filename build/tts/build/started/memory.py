@@ -289,10 +289,12 @@ def _ranks(
     if judge and judge.facts.output == "likelihood":
         logits += min(spec.max_num_tokens, spec.max_seq_len) * PROMPT_ROW * shape.vocab_size
     base = engine_memory.ranks_of(shape, spec)[0]
+    # a GGUF file is loaded as it is
+    gguf = started.checkpoint if started.checkpoint.suffix == GGUF else None
+    file_size = gguf.stat().st_size if gguf and gguf.is_file() else 0
     rank = replace(
         base,
-        weights=_file_size(started) // tp
-        or wide * (stored.layers + stored.experts + matrix) + head,
+        weights=file_size // tp or wide * (stored.layers + stored.experts + matrix) + head,
         activations=wide * base.activations,
         logits=logits,
         workspaces=_workspaces(deployment, engine, tp),
@@ -301,12 +303,6 @@ def _ranks(
         kv_bytes_per_token=wide * base.kv_bytes_per_token,
     )
     return (rank,) * tp
-
-
-def _file_size(spec: StartedSpec) -> int:
-    """Bytes of a GGUF file, which is loaded as it is; 0 for what is none, or not here."""
-    is_there = spec.checkpoint.suffix == GGUF and spec.checkpoint.is_file()
-    return spec.checkpoint.stat().st_size if is_there else 0
 
 
 def _workspaces(deployment: Deployment, engine: Engine, ranks: int) -> int:
@@ -348,9 +344,7 @@ def _fields(spec: RoleSpec, kind: type[RoleSpec]) -> dict[str, Any]:
 
 
 def stored_precision(folder: Path, config: Mapping[str, Any]) -> Precision:
-    """The precision in which engines load a checkpoint; raises CheckpointError for one that the
-    plan does not know.
-    """
+    """The precision in which engines load a checkpoint; raises CheckpointError where unknown."""
     method = config.get("quantization_config")
     if not method:
         return _STORED.get(str(config.get("dtype") or config.get("torch_dtype")), "bf16")

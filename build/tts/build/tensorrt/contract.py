@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -56,32 +56,27 @@ def containers() -> Mapping[str, Container]:
 
 def model_classes() -> Mapping[str, str]:
     """The class of tensorrt_llm.models by the architecture that a checkpoint names."""
-    classes: dict[str, str] = _read("python_api")["model_classes"]
-    return classes
+    return cast(Mapping[str, str], _read("python_api")["model_classes"])
 
 
 def calibration_sets() -> Sequence[str]:
     """Calibration sets that the quantiser downloads by name."""
-    names: list[str] = _read("python_api")["calibration_sets"]
-    return names
+    return cast(Sequence[str], _read("python_api")["calibration_sets"])
 
 
 def container_image(tag: str) -> str:
     """The full name of a container."""
-    image: str = _read("containers")["image"]
-    return image.format(tag=tag)
+    return str(_read("containers")["image"].format(tag=tag))
 
 
 def version_variable() -> str:
     """The environment variable in which the container states its tag."""
-    name: str = _read("containers")["version_variable"]
-    return name
+    return str(_read("containers")["version_variable"])
 
 
 def compute_capability(gpu: str) -> str:
     """Compute capability of a kind of GPU, such as "9.0"; engines run on that one only."""
-    capability: str = _read("compute_capability")["gpus"][gpu]
-    return capability
+    return str(_read("compute_capability")["gpus"][gpu])
 
 
 def precision_problem(gpu: str, precision: str) -> str | None:
@@ -106,5 +101,4 @@ def _number(capability: str) -> tuple[int, int]:
 @cache
 def _read(name: str) -> dict[str, Any]:
     text = (files(__package__) / "contract" / f"{name}.json").read_text(encoding="utf-8")
-    facts: dict[str, Any] = json.loads(text)
-    return facts
+    return cast(dict[str, Any], json.loads(text))

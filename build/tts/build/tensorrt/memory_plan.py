@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tts.base.errors import ConfigError
+from tts.base.shown_text import gib
 
 from ..build_plan import QUESTION, STEP
 from ..inputs import Inputs, judged_by
@@ -20,7 +21,7 @@ from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec
 from ..spec.critique_presets import PRESETS
 from .commands import check_feasible
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
-from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
+from .gpus import GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .kv_split import PoolLimit, Pools, Side, plain_split, share_out
 from .step_time import ModelShape, Roofline
 
@@ -236,7 +237,7 @@ def check_pools(deployment: Deployment, inputs: Inputs | None = None) -> None:
             for role, spec in deployment.engines().items()
         )
         raise ConfigError(
-            f"Deployment {deployment.name!r}: {sizes} take {_gib(excess)} more than GPU {device} "
+            f"Deployment {deployment.name!r}: {sizes} take {gib(excess)} more than GPU {device} "
             f"({plan.gpu.name}) has left.",
             hint=f"`tts plan {deployment.name} --write` sets both to what fits.",
         )
@@ -273,18 +274,18 @@ def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: GpuPlan) -> None:
     if here.fixed < _usable(gpu):
         return
     parts = [
-        f"{place.role}: weights {_gib(place.memory.weights)}, activations "
-        f"{_gib(place.memory.activations)}, logits {_gib(place.memory.logits)}, workspaces "
-        f"{_gib(place.memory.workspaces)}, graphs {_gib(place.memory.graphs)}, KV transfer "
-        f"{_gib(place.memory.transfer)}"
+        f"{place.role}: weights {gib(place.memory.weights)}, activations "
+        f"{gib(place.memory.activations)}, logits {gib(place.memory.logits)}, workspaces "
+        f"{gib(place.memory.workspaces)}, graphs {gib(place.memory.graphs)}, KV transfer "
+        f"{gib(place.memory.transfer)}"
         for place in here.ranks
     ]
     if here.server:
-        parts.append(f"the server itself: {_gib(here.server)}")
+        parts.append(f"the server itself: {gib(here.server)}")
     roles = " and ".join(sorted({place.role for place in here.ranks}))
     raise ConfigError(
         f"Deployment {deployment.name!r}: {roles} do not fit GPU {here.device} ({gpu.name}, "
-        f"{_gib(_usable(gpu))} usable) even without a KV cache: {'; '.join(parts)}.",
+        f"{gib(_usable(gpu))} usable) even without a KV cache: {'; '.join(parts)}.",
         hint=_remedies(deployment, here),
     )
 
@@ -301,13 +302,13 @@ def _too_small(
 
     here = max(placed, key=lacking)
     needs = " and ".join(
-        f"{_gib(least[role] * each)} for {role}.max_seq_len = {specs[role].max_seq_len}"
+        f"{gib(least[role] * each)} for {role}.max_seq_len = {specs[role].max_seq_len}"
         for role, each in here.per_token.items()
         if each
     )
     pools = "the pools as stated take" if stated else "one sequence of full length takes"
     return ConfigError(
-        f"Deployment {deployment.name!r}: {_gib(_capacity(gpu, here))} are left for KV "
+        f"Deployment {deployment.name!r}: {gib(_capacity(gpu, here))} are left for KV "
         f"caches on GPU {here.device} ({gpu.name}), but {pools} {needs}.",
         hint=_remedies(deployment, here) + " Or lower max_seq_len.",
     )
@@ -400,7 +401,3 @@ def _least(deployment: Deployment, spec: EngineSpec) -> int:
     steps = 2 * spec.max_num_tokens if whole else 0
     size = spec.kv_cache.block_size
     return max(whole_blocks(spec), math.ceil(steps / size) * size)
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.2f} GiB"

@@ -81,9 +81,7 @@ def placements(gpus: int) -> list[Placement]:
 
 
 def placed(deployment: Deployment, gpus: int) -> tuple[list[Placed], list[Refused]]:
-    """The placements that fit on a number of GPUs of the deployment's kind, and those that do
-    not.
-    """
+    """The placements on a number of the deployment's GPUs that fit, and those that do not."""
     fits: list[Placed] = []
     refused: list[Refused] = []
     for placement in placements(gpus):

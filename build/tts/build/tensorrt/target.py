@@ -79,9 +79,7 @@ def plan_engine(inputs: EngineInputs) -> BuildPlan:
 
 
 def engine_config(inputs: EngineInputs, folder: Path) -> EngineConfig:
-    """The facts that clients and templates need about an engine; config.json in `folder` is
-    NVIDIA's.
-    """
+    """What clients and templates need of an engine; config.json in `folder` is NVIDIA's."""
     return describe_engine(inputs, _padded_vocabulary(inputs))
 
 
@@ -101,9 +99,8 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     for plan in plans:
         model = plan.inputs.shape
         stored = parameters(model).total * _STORED_BYTES[plan.spec.precision]
-        is_rewritten = model.head is not None
-        needed = (2 + is_rewritten) * stored
-        free = shutil.disk_usage(root).free  # written again, converted, and compiled
+        needed = (2 + (model.head is not None)) * stored  # written again, converted, and compiled
+        free = shutil.disk_usage(root).free
         if free < needed:
             raise BuildError(
                 f"The {plan.role} engine needs about {needed / 1e9:.1f} GB in {root} while it is "
@@ -150,7 +147,12 @@ def make_engine(
                 write_causal(plan.inputs.checkpoint, work.causal)
             run(conversion)
             shutil.rmtree(work.causal, ignore_errors=True)
-            _require_checkpoint(work, plan.spec.placement.ranks)
+            ranks = range(plan.spec.placement.ranks)
+            names = ["config.json", *(f"rank{rank}.safetensors" for rank in ranks)]
+            if missing := [name for name in names if not (work.checkpoint / name).is_file()]:
+                raise BuildError(
+                    f"The conversion ended well, but did not write {', '.join(missing)}."
+                )
             record = json.dumps(made_from, indent=1) + "\n"
             (work.root / _RECORD).write_text(record, encoding="utf-8")
             converted = True
@@ -237,13 +239,6 @@ def _label_text(inputs: EngineInputs, spec: VerifierRole) -> str:
     if any(name not in published for name in names):
         return f"{', '.join(map(repr, names))}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
-
-
-def _require_checkpoint(work: Workspace, ranks: int) -> None:
-    names = ["config.json", *(f"rank{rank}.safetensors" for rank in range(ranks))]
-    missing = [name for name in names if not (work.checkpoint / name).is_file()]
-    if missing:
-        raise BuildError(f"The conversion ended well, but did not write {', '.join(missing)}.")
 
 
 def _made_from(conversion: BuildStep, stamps: Sequence[FileStamp]) -> dict[str, object]:

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -162,16 +162,17 @@ def _attempt(
 ) -> tuple[int, list[str]]:
     """Run a step; its exit status, and what it has written to the log."""
     command = toolchain.command(step, work)
+    container = None if toolchain.inside else container_name(step, work)
     with log.open("a", encoding="utf-8") as file:
         start = file.tell()
         print("$", *command, file=file, flush=True)
-        status = _run(command, file, say, lambda: _stop_container(toolchain, step, work))
+        status = _run(command, file, say, container)
     with log.open("rb") as raw:
         raw.seek(start)
         return status, raw.read().decode("utf-8", errors="replace").splitlines()[1:]
 
 
-def _run(command: Iterable[str], log: IO[str], say: Say, stop: Callable[[], None]) -> int:
+def _run(command: Iterable[str], log: IO[str], say: Say, container: str | None) -> int:
     # In a session of its own: Ctrl-C reaches only us, and we stop the command in order.
     with subprocess.Popen(
         list(command),
@@ -191,7 +192,8 @@ def _run(command: Iterable[str], log: IO[str], say: Say, stop: Callable[[], None
                     say(line.strip())
             return process.wait()
         except BaseException:
-            stop()
+            if container:
+                subprocess.run(["docker", "kill", container], capture_output=True, check=False)
             _end(process)
             raise
 
@@ -206,12 +208,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
-
-
-def _stop_container(toolchain: Toolchain, step: BuildStep, work: Workspace) -> None:
-    if not toolchain.inside:
-        kill = ["docker", "kill", container_name(step, work)]
-        subprocess.run(kill, capture_output=True, check=False)
 
 
 def _require_gpus(gpu: str, devices: list[int]) -> None:

@@ -32,13 +32,11 @@ from ..spec.critique_presets import PRESETS, Preset
 from ..spec.generator import ThinkingSpec
 from ..thinking import Thinking, thinking_of
 from ..tokenizer import Ids, Tokenizer, end_of
-from .dialogue import label_ids
+from .dialogue import ANY_WORD, label_ids, require_prompt
 
 _PLACE = re.compile(r"\{(question|steps|step|number)\}")
 _NUMBERED = re.compile(r"\A(?:## )?Step \d+:\s*")
 """The number that a generator gives its step."""
-_ANY_WORD = "1"
-"""Text in front of a piece while it is encoded: alone, it might begin with another token."""
 TAIL = 20_000
 """Characters at the end of a critique in which its verdict is looked for."""
 LABELS: Mapping[str, float] = {
@@ -155,7 +153,7 @@ class Critic:
         return [*thought, *prefix, *self._written(text.removeprefix(spelled(prefix)))]
 
     def _written(self, text: str) -> list[int]:
-        return self.tokenizer.encode_after(_ANY_WORD, text) if text else []
+        return self.tokenizer.encode_after(ANY_WORD, text) if text else []
 
 
 def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
@@ -195,13 +193,9 @@ def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
 
 def _form(spec: VerifierRole) -> Preset:
     settings: CritiqueSpec = spec.critique
-    if spec.prompt is None:
-        if spec.prompt_file is not None:
-            raise ConfigError(
-                f"The prompt of {spec.prompt_file} has not been read.",
-                hint="Load the deployment from its file, or give verifier.prompt, its text.",
-            )
+    if spec.prompt is None and spec.prompt_file is None:
         return PRESETS[settings.preset or "judge"]
+    prompt = require_prompt(spec)
     if settings.preset or not settings.verdict:
         raise ConfigError(
             f"verifier.prompt is given, and so is verifier.critique.preset {settings.preset}."
@@ -211,15 +205,13 @@ def _form(spec: VerifierRole) -> Preset:
             "and where its verdict stands.",
         )
     judge = PRESETS["judge"]
-    return Preset(
-        "", spec.prompt, {}, judge.max_tokens, judge.temperature, judge.top_p, between="\n\n"
-    )
+    return Preset("", prompt, {}, judge.max_tokens, judge.temperature, judge.top_p, between="\n\n")
 
 
 def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> Asked:
     after, then, labels = verdict.after or "", form.then if form else "", verdict.labels or {}
     tokens = label_ids(tokenizer, labels, "verifier.critique.verdict.labels")
-    before = _ANY_WORD + after + then
+    before = ANY_WORD + after + then
     for label in labels:
         if tokenizer.encode(before + label) != tokenizer.encode(before) + tokenizer.encode(label):
             raise CheckpointError(

@@ -16,12 +16,15 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tts.base.errors import CheckpointError
+from tts.base.errors import CheckpointError, ConfigError
 
 from ..checkpoint_files import read_json_object
 from ..spec import FORMATS, HeadKind, Scores, VerifierRole
 from ..tokenizer import Ids, Message, Tokenizer
 from ..verifier_heads import HEAD_COLUMNS, Head, head_of
+
+ANY_WORD = "1"
+"""Text in front of a piece while it is encoded: alone, it might begin with another token."""
 
 
 class VerifierDialogue(ABC):
@@ -75,10 +78,7 @@ def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialo
 
 
 def column_tokens(tokenizer: Tokenizer, spec: VerifierRole) -> tuple[int, ...]:
-    """The ids of the labels, the best first, or 0 and 1 where none are read.
-
-    Raises CheckpointError.
-    """
+    """The labels' ids, the best first, or 0 and 1 where none are read; raises CheckpointError."""
     if not spec.labels or head_kind(tokenizer.checkpoint, spec) != "labels":
         return HEAD_COLUMNS
     return label_ids(tokenizer, spec.labels)
@@ -105,6 +105,16 @@ def _named_head(checkpoint: Path) -> Head | None:
     file = checkpoint / "config.json"
     headed = head_of(read_json_object(file)) if file.is_file() else None
     return headed[1] if headed else None
+
+
+def require_prompt(spec: VerifierRole) -> str:
+    """The text of a verifier's prompt; raises ConfigError where its file has not been read."""
+    if spec.prompt is None:
+        raise ConfigError(
+            f"The prompt of {spec.prompt_file} has not been read.",
+            hint="Load the deployment from its file, or give verifier.prompt, its text.",
+        )
+    return spec.prompt
 
 
 def chat_pieces(
@@ -145,18 +155,19 @@ def label_ids(
 ) -> tuple[int, ...]:
     """Ids of the labels; raises CheckpointError unless each is a token, and one of its own."""
     by_id: dict[int, str] = {}
+    hint = f"Set {field} in the deployment file to labels of this verifier."
     for label in labels:
         tokens = tokenizer.encode(label)
         if len(tokens) != 1:
             raise CheckpointError(
                 f"{field}: {label!r} is {len(tokens)} tokens ({tokens}) in the tokenizer "
                 f"of {tokenizer.checkpoint}; a label must be exactly one token.",
-                hint=f"Set {field} in the deployment file to labels of this verifier.",
+                hint=hint,
             )
         if (other := by_id.setdefault(tokens[0], label)) != label:
             raise CheckpointError(
                 f"{field}: {other!r} and {label!r} are the same token {tokens[0]} in the "
                 f"tokenizer of {tokenizer.checkpoint}; they must differ.",
-                hint=f"Set {field} in the deployment file to labels of this verifier.",
+                hint=hint,
             )
     return tuple(by_id)

@@ -18,7 +18,7 @@ from tts.base.errors import CheckpointError
 
 from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import VerifierDialogue, chat_pieces, head_kind, label_ids
+from .dialogue import ANY_WORD, VerifierDialogue, chat_pieces, head_kind, label_ids
 
 DEFAULT_STEP_TAG = "ки"
 QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
@@ -87,16 +87,14 @@ def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
             f"a dialogue but with {text!r} at its end; verifier format rlhflow needs them equal.",
             hint=_ANOTHER,
         )
-    best, *_ = spec.labels
-    return RunningText(
-        tokenizer, answer, turn, head, label=best, label_ids=label_ids(tokenizer, spec.labels)[:1]
-    )
+    (best, *_), ids = spec.labels, label_ids(tokenizer, spec.labels)[:1]
+    return RunningText(tokenizer, answer, turn, head, label=best, label_ids=ids)
 
 
 def math_shepherd(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     """Plain text: question and first step, then a line per step; a tag ends each."""
     tag = spec.step_tag or DEFAULT_STEP_TAG
-    ids = tokenizer.encode_after("1", f" {tag}")
+    ids = tokenizer.encode_after(ANY_WORD, f" {tag}")
     if len(ids) != 1 and ids[-1:] != tokenizer.encode(tag):  # one token with its space, or without
         raise CheckpointError(
             f"verifier.step_tag: {tag!r} is {len(ids)} tokens ({ids}) after a space in the "

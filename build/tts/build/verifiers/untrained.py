@@ -38,22 +38,18 @@ from itertools import takewhile
 
 import numpy as np
 
-from tts.base.errors import CheckpointError, ConfigError
+from tts.base.errors import CheckpointError
 
 from ..model_config import read_model_config
 from ..spec import PROMPT_PLACES, VerifierRole
 from ..thinking import thinks_first
 from ..tokenizer import Ids, Tokenizer
-from .dialogue import VerifierDialogue, chat_pieces, label_ids
+from .dialogue import ANY_WORD, VerifierDialogue, chat_pieces, label_ids, require_prompt
 
 _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
-_ANY_WORD = "1"
-"""Text put in front of a piece while it is encoded: alone, the piece might begin with another
-token."""
 STEP_END = "\n\n"
 _LETTER = "A"
 """What the encoding of an empty line finds at its sides."""
-_MARK = "\ue000question\ue001"
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ class Prompted(VerifierDialogue):
     def add_turn(self, scored: Ids, step: str, number: int = 0) -> Ids:
         """See VerifierDialogue."""
         path = scored[: len(scored) - len(self.answer_ids)]
-        new = self.tokenizer.encode_after(_ANY_WORD, self.between + self.tokenizer.inert(step))
+        new = self.tokenizer.encode_after(ANY_WORD, self.between + self.tokenizer.inert(step))
         return np.concatenate((path, np.asarray([*new, *self.answer_ids], dtype=np.int32)))
 
 
@@ -101,13 +97,9 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
     Raises CheckpointError for a checkpoint without a chat template, for one whose template changes
     the prompt, and where the answer would share a token with the text before it.
     """
-    if spec.prompt is None:
-        raise ConfigError(
-            f"The prompt of {spec.prompt_file} has not been read.",
-            hint="Load the deployment from its file, or give verifier.prompt, its text.",
-        )
+    content = require_prompt(spec)
     label_ids(tokenizer, spec.labels)
-    content, (label, *_) = spec.prompt, spec.labels
+    label, *_ = spec.labels
     for place, mark in zip(PROMPT_PLACES, _MARKS, strict=False):  # the criterion stays a place
         content = content.replace(place, mark)
     chat = [{"role": "user", "content": content}]
@@ -131,9 +123,9 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             else "Take another model, or spell the chat out with verifier.format custom.",
         )
     answers = [text.replace(PROMPT_PLACES[-1], each) for each in spec.criteria or ("",)]
-    questions = [tokenizer.encode_after(_ANY_WORD, answer) for answer in answers]
+    questions = [tokenizer.encode_after(ANY_WORD, answer) for answer in answers]
     for answer, ids in zip(answers, questions, strict=True):
-        if tokenizer.encode_after(_ANY_WORD, answer + label)[: len(ids)] != ids:
+        if tokenizer.encode_after(ANY_WORD, answer + label)[: len(ids)] != ids:
             raise CheckpointError(
                 f"verifier.prompt: no answer can be read between {text[-40:]!r} and {label!r}: "
                 f"they share a token in the tokenizer of {tokenizer.checkpoint}.",
@@ -206,11 +198,11 @@ def likelihood(tokenizer: Tokenizer, spec: VerifierRole) -> Continuation:
     vocab_size = read_model_config(tokenizer.checkpoint).vocab_size
     system_prompt = spec.system_prompt
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    messages = [*system, {"role": "user", "content": _MARK}]
+    messages = [*system, {"role": "user", "content": _MARKS[0]}]
     head, turn = chat_pieces(
         tokenizer,
         messages,
-        (_MARK,),
+        _MARKS[:1],
         "likelihood",
         generation_prompt=True,
         hints=(
