@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tts.engines.statistics import IterationLog, Statistics
-from tts.fleet.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
+from tts.fleet.engine_steps import MetricSamples, logged_steps, recording_steps, steps_of
 from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog
@@ -85,7 +85,7 @@ def test_each_session_has_the_steps_of_its_own_time(log, tiny_deployment, tmp_pa
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), ValueError()])
 def test_a_session_that_is_ended_has_its_steps_all_the_same(log, tiny_deployment, tmp_path, error):
-    opening = partial(IterationLogs, tiny_deployment)
+    opening = partial(logged_steps, tiny_deployment)
     with pytest.raises(type(error)):
         record(tmp_path / "run", opening, lambda run: write(log, 1), error)
     assert times(tmp_path / "run") == [[1]]
@@ -117,7 +117,7 @@ def test_the_last_steps_of_an_engine_are_waited_for(tmp_path):
 
 def test_an_engine_is_through_when_it_is_idle_or_past_the_end(log, tiny_deployment):
     began = time.monotonic()
-    with closing(IterationLogs(tiny_deployment, began)) as logs:
+    with closing(logged_steps(tiny_deployment, began)) as logs:
         assert logs.is_complete(began + 9), "nothing is known of it"
         for step, complete in (
             (iteration(1, active=2, monotonic=began + 8), False),

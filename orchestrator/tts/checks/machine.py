@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -22,7 +22,7 @@ from tts.build.nvidia import gpus
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.sandbox import HOW_TO_INSTALL, NO_LIMIT, find_bubblewrap
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt import contract
 from tts.serving.command.server_command import find_program, installed_version
@@ -31,7 +31,7 @@ from tts.serving.command.tritonserver import how_to_install as triton_hint
 from tts.serving.server.lookup import find_server
 from tts.serving.server.started import Engine, started_services
 from tts.serving.server.triton import LOG
-from tts.serving.server.triton_log import LogMatch, read_start_log
+from tts.serving.server.triton_log import read_start_log
 
 from .findings import Observation, State
 
@@ -43,16 +43,14 @@ _ON_CPU = ("CPU engine", "Triton server")
 
 
 def diagnose(deployment: Deployment | None = None) -> list[Observation]:
-    """Look at this machine, and at a deployment if one is named.
-
-    About a second, and two for each GiB of its engines.
-    """
+    """Look at this machine, and at a deployment: a second, and two for each GiB of its engines."""
+    compiling = (_openvino, _tritonserver, _verification)
     return [
         _python(),
         _cpu(),
         _memory(),
         _sandbox(),
-        *(_compiled() if deployment is None or deployment.engines() else ()),
+        *(look() for look in compiling if deployment is None or deployment.engines()),
         *(() if deployment else (_to_start(),)),
         *_storage(),
         *_gpus(),
@@ -78,11 +76,6 @@ def verdict(deployment: Deployment | None, observations: Sequence[Observation]) 
         if each.what == _title(deployment) and each.state == "note":
             return f"missing: its engines. {each.advice.splitlines()[0]}"
     return f'ready: tts solve {deployment.argument} "QUESTION"'
-
-
-def _compiled() -> list[Observation]:
-    """Requirements of engines that are compiled and served here."""
-    return [_openvino(), _tritonserver(), _verification()]
 
 
 def _to_start() -> Observation:
@@ -338,25 +331,12 @@ def last_start(deployment: Deployment) -> Iterator[Observation]:
         ("KV pools", pools, {"pool": "tokens"}),
         ("longest sequences", lengths, {"blocks": "length", "shortened": "length"}),
     ):
-        yield from _logged_as_planned(
-            f"{what} of the last start", planned, _logged_numbers(lines, forms)
-        )
-
-
-def _logged_numbers(lines: list[LogMatch], forms: dict[str, str]) -> list[int]:
-    """Each number of these forms once: no line says of which engine it is."""
-    numbers = [each.numbers[forms[each.form]] for each in lines if each.form in forms]
-    return list(dict.fromkeys(numbers))
-
-
-def _logged_as_planned(
-    what: str, planned: Mapping[Role, int], logged: list[int]
-) -> Iterator[Observation]:
-    if not logged:
-        return
-    in_words = " and ".join(f"{tokens:,} tokens" for tokens in logged)
-    if set(logged) <= set(planned.values()):
-        yield Observation(what, "ok", in_words)
-        return
-    planned_in_words = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())
-    yield Observation(what, "note", f"{in_words}, where the file has {planned_in_words}", _SHORT)
+        numbers = [each.numbers[forms[each.form]] for each in lines if each.form in forms]
+        logged = dict.fromkeys(numbers)  # each once: no line says of which engine it is
+        title = f"{what} of the last start"
+        in_words = " and ".join(f"{tokens:,} tokens" for tokens in logged)
+        if logged.keys() - planned.values():
+            in_file = " and ".join(f"{tokens:,} ({role})" for role, tokens in planned.items())
+            yield Observation(title, "note", f"{in_words}, where the file has {in_file}", _SHORT)
+        elif logged:
+            yield Observation(title, "ok", in_words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from tts.base.errors import CheckpointError
@@ -142,8 +142,8 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
         where = f"{tokenizer.checkpoint / file}: eos_token_id"
         if ids and not set(eos_ids) <= set(ids):
             yield Finding(
-                f"is {_list(ids)}, without {eos_ids[0]}, the tokenizer's eos_token "
-                f"{tokenizer.special('eos_token')!r}",
+                f"is {' and '.join(map(str, ids))}, without {eos_ids[0]}, the tokenizer's "
+                f"eos_token {tokenizer.special('eos_token')!r}",
                 where,
                 why,
                 f"{fix} {eos_ids[0]}.",
@@ -226,10 +226,6 @@ def _room(role: Role, length: int, what: str, limit: int, fix: str) -> Iterator[
             fix,
             "warning",
         )
-
-
-def _list(ids: Sequence[int]) -> str:
-    return " and ".join(map(str, ids))
 
 
 def tokenizer_of(inputs: EngineInputs) -> Tokenizer | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -15,14 +16,6 @@ import typer
 from . import ending
 from .command import SETTINGS, Command, CommandGroup, WithDefault, examples
 from .ending import exit_code_of
-
-_BUILD, _SEARCH, _LOOK, _STUDY, _HELP = (
-    "Build and serve",
-    "Search",
-    "Look at runs",
-    "Study",
-    "Help",
-)
 
 _KEYS = CommandGroup.of(
     "keys",
@@ -96,7 +89,6 @@ _GATEWAY = WithDefault.of(
         "tts gateway backup gateway-2026-11-29.db",
     ),
     _KEYS,
-    panel=_BUILD,
     lines=(
         "tts gateway demo",
         "tts gateway keys create alice --tokens-per-minute 100000",
@@ -136,9 +128,8 @@ _RUNS = CommandGroup.of(
         "Write a run's timeline as Chrome's trace JSON: requests by slot, decisions, counters.",
         "tts runs trace runs/RUN --to run.json",
     ),
-    panel=_LOOK,
 )
-_COMMANDS = (
+_BUILD = (
     Command(
         "init",
         "build:Init",
@@ -147,7 +138,6 @@ _COMMANDS = (
         "tts init mine.yaml",
         "tts init --generator models/Qwen2.5-1.5B-Instruct --verifier models/Qwen2.5-Math-PRM-7B",
         "tts init --generator http://127.0.0.1:8000 --verifier http://127.0.0.1:8001",
-        panel=_BUILD,
     ),
     Command(
         "plan",
@@ -156,7 +146,6 @@ _COMMANDS = (
         "Plan a deployment's memory, on GPUs or on this machine; needs no GPU.",
         "tts plan demo",
         "tts plan mine.yaml --write",
-        panel=_BUILD,
     ),
     Command(
         "lint",
@@ -164,7 +153,6 @@ _COMMANDS = (
         "doctor:lint",
         "Check everything about a deployment that needs no GPU; fails if there are errors.",
         "tts lint llama-1b-prm-8b-h100-bf16",
-        panel=_BUILD,
     ),
     Command(
         "build-engines",
@@ -173,7 +161,6 @@ _COMMANDS = (
         "Compile both checkpoints into engines; unchanged ones are skipped.",
         "tts build-engines demo",
         "tts build-engines llama-1b-prm-8b-h100-bf16 --dry-run",
-        panel=_BUILD,
     ),
     Command(
         "render",
@@ -182,7 +169,6 @@ _COMMANDS = (
         "Render the Triton model repository of a deployment, and manifests.",
         "tts render demo",
         "tts render llama-1b-prm-8b-h100-bf16 --manifests out",
-        panel=_BUILD,
     ),
     Command(
         "serve",
@@ -191,8 +177,10 @@ _COMMANDS = (
         "Start the servers of a deployment and keep them running until Ctrl-C.",
         "tts serve demo",
         "tts serve demo --stop",
-        panel=_BUILD,
     ),
+    _GATEWAY,
+)
+_SEARCH = (
     Command(
         "solve",
         "search:Solve",
@@ -201,7 +189,6 @@ _COMMANDS = (
         'tts solve "Compute 12 + 30 - 5."',
         'tts solve demo "Compute 12 + 30 - 5." --n 4 --server embedded',
         "tts solve mine.yaml questions.jsonl",
-        panel=_SEARCH,
     ),
     Command(
         "bench",
@@ -212,7 +199,6 @@ _COMMANDS = (
         "tts bench demo --strategy all --n 16",
         "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
         "tts bench --resume runs/RUN",
-        panel=_SEARCH,
     ),
     Command(
         "score",
@@ -222,8 +208,9 @@ _COMMANDS = (
         "tts score demo candidates.jsonl",
         "tts score mine.yaml processbench/gsm8k.json --write",
         "tts score mine.yaml --dataset gsm8k --limit 200 --n 8",
-        panel=_SEARCH,
     ),
+)
+_LOOK = (
     Command(
         "report",
         "look:Report",
@@ -232,8 +219,10 @@ _COMMANDS = (
         "tts report runs/RUN --open",
         "tts report runs/ONE runs/OTHER --format pdf",
         "tts report runs/RUN --follow --open",
-        panel=_LOOK,
     ),
+    _RUNS,
+)
+_STUDY = (
     Command(
         "tune",
         "study:Tune",
@@ -241,7 +230,6 @@ _COMMANDS = (
         "Measure throughput over load, and propose how much work to keep in flight.",
         "tts tune demo",
         "tts tune mine.yaml --write",
-        panel=_STUDY,
     ),
     Command(
         "study",
@@ -249,7 +237,6 @@ _COMMANDS = (
         "study:study",
         "Run many variants of a deployment and see what its two engines do, and why.",
         "tts study demo --quick",
-        panel=_STUDY,
     ),
     Command(
         "simulate",
@@ -258,8 +245,9 @@ _COMMANDS = (
         "Predict how schedules compare, for a deployment or a typical pair; needs no GPU.",
         "tts simulate --gpu h100",
         "tts simulate llama-1b-prm-8b-h100-bf16 --placements --concurrency 1,64 --gpus 4",
-        panel=_STUDY,
     ),
+)
+_HELP = (
     Command(
         "list",
         "look:List",
@@ -267,7 +255,6 @@ _COMMANDS = (
         "List the bundled deployments, the strategies with their parameters, or the datasets.",
         "tts list deployments",
         "tts list strategies --json",
-        panel=_HELP,
     ),
     Command(
         "doctor",
@@ -276,18 +263,25 @@ _COMMANDS = (
         "Say what this machine can run, what is missing, and the command to type next.",
         "tts doctor",
         "tts doctor demo",
-        panel=_HELP,
     ),
-    _GATEWAY,
-    _RUNS,
 )
+_PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
+    "Build and serve": _BUILD,
+    "Search": _SEARCH,
+    "Look at runs": _LOOK,
+    "Study": _STUDY,
+    "Help": _HELP,
+}
 
 
 class _Program(CommandGroup):
     """`tts` itself, with its commands."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings | {"commands": _COMMANDS})
+        for panel, commands in _PANELS.items():
+            for command in commands:
+                command.rich_help_panel = panel
+        super().__init__(**settings | {"commands": [*chain(*_PANELS.values())]})
 
 
 app = typer.Typer(

@@ -136,14 +136,10 @@ class Command(_Plain, TyperCommand):
         function: str,
         line: str,
         *lines: str,
-        panel: str | None = None,
     ) -> None:
-        """`options` and `function` are module:name; `line` is the first of the help.
-
-        `lines` are examples.
-        """
+        """Name `options` and `function` by module:name; `line` begins the help, `lines` end it."""
         epilog = examples(*lines) if lines else None
-        super().__init__(name, short_help=line, epilog=epilog, rich_help_panel=panel, **SETTINGS)
+        super().__init__(name, short_help=line, epilog=epilog, **SETTINGS)
         self._options, self._function = f"options.{options}", function
         for attribute in _LOADED:
             delattr(self, attribute)
@@ -200,7 +196,6 @@ class CommandGroup(_Plain, TyperGroup):
         name: str,
         text: str,
         *commands: Command | CommandGroup,
-        panel: str | None = None,
         lines: Sequence[str] = (),
     ) -> Self:
         """A group with its help; `lines` are examples."""
@@ -209,7 +204,6 @@ class CommandGroup(_Plain, TyperGroup):
             help=text,
             commands=commands,
             epilog=examples(*lines) if lines else None,
-            rich_help_panel=panel,
             no_args_is_help=True,
             **SETTINGS,
         )

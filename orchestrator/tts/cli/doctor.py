@@ -39,18 +39,6 @@ class LintDocument:
     """Findings that say what could not be checked."""
     findings: list[Finding]
 
-    @classmethod
-    def of(cls, deployment: str, findings: list[Finding]) -> LintDocument:
-        """The document of these findings."""
-        count = [finding.severity for finding in findings].count
-        return cls(
-            deployment=deployment,
-            errors=count("error"),
-            warnings=count("warning"),
-            not_checked=count("note"),
-            findings=findings,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorDocument:
@@ -70,7 +58,15 @@ def lint(options: Lint) -> None:
         require_manifests(spec)
         findings += check_manifests(spec, options.manifests)
     if options.as_json:
-        print_json(LintDocument.of(spec.name, findings))
+        count = [finding.severity for finding in findings].count
+        document = LintDocument(
+            deployment=spec.name,
+            errors=count("error"),
+            warnings=count("warning"),
+            not_checked=count("note"),
+            findings=findings,
+        )
+        print_json(document)
     else:
         out, _ = consoles()
         print_findings(out, findings)

@@ -137,10 +137,7 @@ def ask_server(url: str, api_key_env: str | None = None) -> NamedServer:
 
 
 def served_model(server: NamedServer, tokenizer: str, base: Path) -> ServedModel:
-    """The model of a server, for a file in the folder `base`; raises ConfigError.
-
-    `tokenizer` is a folder, or OWNER/NAME of the hub.
-    """
+    """A server's model, with the folder or hub name of its tokenizer, for a file in `base`."""
     _require_path(tokenizer)
     if is_there(Path(tokenizer).expanduser()):
         tokenizer = _from(base, tokenizer)
@@ -293,14 +290,8 @@ def _formats(
         yield "prompted", "It was not trained to judge, so it is asked in words."
         if likelihood:
             yield "likelihood", "It was not trained to judge."
-    yield (
-        "rlhflow",
-        (
-            "A guess: the checkpoint does not say how it was trained to be asked. Check it."
-            if not trained
-            else ""
-        ),
-    )
+    guess = "A guess: the checkpoint does not say how it was trained to be asked. Check it."
+    yield "rlhflow", "" if trained else guess
 
 
 def _head(verifier: Model, reported: Capabilities | None) -> HeadKind:
@@ -318,16 +309,9 @@ def _can_be_asked(verifier: Model, form: str, prompt: str, base: Path) -> bool:
     if not is_file(folder / "tokenizer.json"):
         return True
     facts = FORMATS[form]
-    fields = {"format": form, **({"prompt": prompt} if facts.needs == "prompt" else {})}
-    spec = RemoteVerifier.model_validate(
-        {
-            "url": "http://localhost",
-            "tokenizer": folder,
-            "max_seq_len": 1,
-            "in_flight_requests" if facts.writes else "in_flight_tokens": 1,
-            **fields,
-        }
-    )
+    fields = {"url": "http://localhost", "tokenizer": folder, "max_seq_len": 1, "format": form}
+    fields |= {"prompt": prompt} if facts.needs == "prompt" else {}
+    spec = RemoteVerifier.model_validate(fields | {facts.budget_fields[0]: 1})
     try:
         tokenizer = Tokenizer(folder)
         if facts.writes:

@@ -53,10 +53,7 @@ class _Terminated(KeyboardInterrupt):
 
 
 def exit_code_of(command: Callable[[], object]) -> int:
-    """The exit code of a command that is run to its end, whatever that is.
-
-    An exit that the command itself decides (SystemExit) passes.
-    """
+    """The exit code of a command, however it ends; an exit that it decides itself passes."""
     json_output.printed = False
     _open_standard_streams()
     _print_anything()

@@ -63,7 +63,11 @@ def init(options: Init) -> None:
             "--verifier is missing.",
             hint=f"The verifier scores steps: {_MODEL}; or a function FILE.py:NAME.",
         )
-    choices = _choices(options.file, target, writes, judges)
+    name = _name(options.file)
+    if name in bundled_deployments():
+        name += "-own"  # whose engines would be taken for those of the bundled one
+    assert not isinstance(writes.model, FunctionModel)
+    choices = Choices(name, target, writes.model, judges.model)
     reported = judges.server.capabilities if judges.server else None
     choices = with_system_prompt(
         with_format(choices, base, _format(options.format_, judges), reported)
@@ -183,14 +187,6 @@ def _format(name: str | None, judges: _Named) -> str | None:
     return name
 
 
-def _choices(file: Path, target: Target, writes: _Named, judges: _Named) -> Choices:
-    name = _name(file)
-    if name in bundled_deployments():
-        name += "-own"  # whose engines would be taken for those of the bundled one
-    assert not isinstance(writes.model, FunctionModel)
-    return Choices(name, target, writes.model, judges.model)
-
-
 def _name(file: Path) -> str:
     """The name of a deployment in a file; that of the folder, where the file's says nothing."""
     usual = file.stem.lower() in ("deployment", "tts")
@@ -202,12 +198,11 @@ def _machine_line(machine: Machine) -> str:
     cores = "1 core" if machine.cores == 1 else f"{machine.cores} cores"
     memory = f"{gib(machine.memory)} of memory" if machine.memory else "memory unknown"
     count = "1 GPU" if machine.gpus == 1 else f"{machine.gpus} GPUs"
-    gpus = f"{count} ({machine.gpu})" if machine.gpu else _no_gpu(machine)
+    gpus = f"{count} ({machine.gpu})"
+    if not machine.gpu:
+        unknown = f"no GPU that tts knows ({machine.gpu_name})"
+        gpus = unknown if machine.gpu_name else "no NVIDIA GPU"
     return f"This machine: {cores}, {memory}, {gpus}."
-
-
-def _no_gpu(machine: Machine) -> str:
-    return f"no GPU that tts knows ({machine.gpu_name})" if machine.gpu_name else "no NVIDIA GPU"
 
 
 def _require_free(file: Path, *, force: bool) -> None:
@@ -238,19 +233,12 @@ def _print_end(file: Path, choices: Choices) -> None:
     lines = [f"Written: {file}", f"  {choices.generator.name} with {scores}, {choices.target}"]
     if downloads := _downloads(file, choices):
         lines += ["Download first:", *(f"  {command}" for command in downloads)]
-    lines += ["Next:", *(f"  {command}" for command in _next(quoted, choices))]
+    first = "doctor" if choices.target == "openai" else "plan" if choices.is_started else "lint"
+    then = f"build-engines {quoted}" if first == "lint" else f'solve {quoted} "QUESTION"'
+    lines += ["Next:", f"  tts {first} {quoted}", f"  tts {then}"]
     out, _ = consoles()
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
-
-
-def _next(file: str, choices: Choices) -> list[str]:
-    """The two commands that come next."""
-    if choices.target == "openai":
-        return [f"tts doctor {file}", f'tts solve {file} "QUESTION"']
-    if choices.is_started:
-        return [f"tts plan {file}", f'tts solve {file} "QUESTION"']
-    return [f"tts lint {file}", f"tts build-engines {file}"]
 
 
 def _downloads(file: Path, choices: Choices) -> list[str]:

@@ -43,12 +43,10 @@ def is_asked_for() -> bool:
 
 
 def print_json(document: object) -> None:
-    """Print the one document of a command.
-
-    ASCII only, as no encoding of a terminal or a pipe can damage that.
-    """
+    """Print the one document of a command."""
     global printed
     printed = True
+    # ASCII only, as no encoding of a terminal or a pipe can damage that
     typer.echo(json.dumps(plain(document), indent=2, allow_nan=False))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.markup import escape
 
@@ -61,9 +61,6 @@ class ListedDataset:
 
 
 Listed = ListedDeployment | ListedStrategy | ListedDataset
-
-
-Kind = Literal["deployments", "strategies", "datasets"]
 
 
 def list_names(options: List) -> None:

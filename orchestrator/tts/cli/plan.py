@@ -29,6 +29,8 @@ from tts.reports.memory_plan import (
 from .json_output import print_json
 from .options.build import Plan
 
+_PARTS = ("weights", "activations", "logits", "workspaces", "graphs", "transfer")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankUse:
@@ -178,14 +180,9 @@ def gpu_memory(plan: MemoryPlan, in_file: Mapping[Role, int]) -> GpuMemory:
                         role=place.role,
                         replica=place.replica,
                         rank=place.rank,
-                        weights_bytes=place.memory.weights,
-                        activations_bytes=place.memory.activations,
-                        logits_bytes=place.memory.logits,
-                        workspaces_bytes=place.memory.workspaces,
-                        graphs_bytes=place.memory.graphs,
-                        transfer_bytes=place.memory.transfer,
                         kv_cache_bytes=plan.engines[place.role].tokens
                         * place.memory.kv_bytes_per_token,
+                        **{f"{part}_bytes": getattr(place.memory, part) for part in _PARTS},
                     )
                     for place in gpu.ranks
                 ],

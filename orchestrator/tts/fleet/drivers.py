@@ -196,9 +196,7 @@ def _request_event(request: EndedRequest, server: str) -> events.Event:
 
 
 AHEAD_EACH = 2
-"""Problems that wait in the driver of each of several servers, at most.
-
-The next goes to whichever has started one first."""
+"""Problems that wait in the driver of each of several servers; then the next is waited for."""
 MAX_FAILURES_IN_A_ROW = 5
 """A problem that has failed so often per server, without one answer, ends the run."""
 

@@ -69,12 +69,9 @@ async def embedded_engines(
         on_loading(Loading(time.monotonic() - began, dict(stages)))
 
     async with AsyncExitStack() as stack:
+        alone, timeout_s = len(models) == 1, deployment.answer_timeout_s
         engines = {
-            role: EmbeddedEngine(
-                model,
-                _opening(deployment, role, alone=len(models) == 1),
-                deployment.answer_timeout_s,
-            )
+            role: EmbeddedEngine(model, _opening(deployment, role, alone=alone), timeout_s)
             for role, model in models.items()
         }
         connection = EmbeddedConnection(engines)
@@ -90,7 +87,12 @@ async def embedded_engines(
                 task.cancel()
             await asyncio.wait(opening)
         say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
-        yield connection, partial(_every_step, deployment, engines)
+
+        def every_step(began: float) -> EveryStep:
+            followers = {role: _ReportedSteps(each) for role, each in engines.items()}
+            return EveryStep(deployment, began, followers)
+
+        yield connection, every_step
 
 
 def _opening(deployment: Deployment, role: Role, *, alone: bool) -> Open:
@@ -138,11 +140,3 @@ class _ReportedSteps:
 
     def close(self) -> None:
         self._engine.listeners.remove(self._steps.append)
-
-
-def _every_step(
-    deployment: Deployment, engines: Mapping[Role, EmbeddedEngine], began: float
-) -> EveryStep:
-    return EveryStep(
-        deployment, began, {role: _ReportedSteps(each) for role, each in engines.items()}
-    )

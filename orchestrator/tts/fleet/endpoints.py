@@ -94,10 +94,7 @@ async def routed_stream(
 async def routed_reading(
     replicas: Replicas, call: GenerateCall, key: str, on_server: Callable[[str], None]
 ) -> NewTokens:
-    """The tokens of a prompt with their log-probabilities. Raises EndpointError.
-
-    `key` and `on_server` are those of `routed_stream`.
-    """
+    """The tokens of a prompt with their log-probabilities; the rest as of `routed_stream`."""
 
     async def read(pair: EnginePair) -> NewTokens:
         on_server(pair.name)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -33,19 +34,21 @@ _POLL_S = 0.02
 _ANSWER_S = 2.0
 
 
-class StepSource(Protocol):
+class StepSource(ABC):
     """Where the steps of a deployment's engines can be read."""
 
-    sampled: bool
+    sampled = True
     """Whether `read` gives samples rather than every step."""
 
+    @abstractmethod
     def read(self) -> Mapping[Role, list[EngineStep]]:
         """The steps since the last call, oldest first; raises OSError."""
 
     def is_complete(self, until: float) -> bool:
         """Whether all known steps until that moment (monotonic clock) were read."""
+        return True
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - samples have nothing to close
         """Nothing more is read."""
 
 
@@ -63,7 +66,7 @@ class Follower(Protocol):
         """Nothing more is read."""
 
 
-class EveryStep:
+class EveryStep(StepSource):
     """Every step, as the engines' followers report them."""
 
     sampled = False
@@ -100,18 +103,14 @@ class EveryStep:
         return steps
 
 
-class IterationLogs(EveryStep):
+def logged_steps(deployment: Deployment, began: float) -> EveryStep:
     """Every step, from the iteration logs of the engine hosts on this machine."""
-
-    def __init__(self, deployment: Deployment, began: float) -> None:
-        logs = iteration_logs(deployment).items()
-        super().__init__(deployment, began, {role: IterationLogFollower(log) for role, log in logs})
+    logs = iteration_logs(deployment).items()
+    return EveryStep(deployment, began, {role: IterationLogFollower(log) for role, log in logs})
 
 
-class MetricSamples:
+class MetricSamples(StepSource):
     """The latest step of each engine, from the metrics of a server."""
-
-    sampled = True
 
     def __init__(self, address: str, began: float) -> None:
         self._address = address
@@ -131,13 +130,6 @@ class MetricSamples:
         self._seen = {engine: step.iteration for engine, step in now.items()}
         return new
 
-    def is_complete(self, until: float) -> bool:
-        """See StepSource."""
-        return True
-
-    def close(self) -> None:
-        """See StepSource."""
-
     def _fetch(self) -> str:
         connection = HTTPConnection(self._address, timeout=_ANSWER_S)
         try:
@@ -155,7 +147,7 @@ def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> Ope
     `ours`: whether the server was started on this machine, by this user.
     """
     if ours and deployment.target == "openvino":
-        return partial(IterationLogs, deployment)
+        return partial(logged_steps, deployment)
     return partial(MetricSamples, addresses.metrics) if addresses.metrics_port else None
 
 

@@ -59,36 +59,27 @@ class Engines:
     replicas: Replicas
     """The servers that are used; more may be added, and any drained and removed."""
     servers: Sequence[Server] = ()
-    """The servers that were started here, or found: those of started engines, and Triton if it is
-    the only one."""
+    """Servers that were started here, or found: of started engines, and a single Triton."""
     steps: OpenSteps | None = None
     """Opens what can be read of the engines' steps, if anything can be."""
 
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
-        """Generator and verifier, for requests that are part of no search.
-
-        Of several servers each request goes to one by its load.
-        """
+        """Generator and verifier for requests that are part of no search, divided by load."""
         if self.replicas.elastic:
             return routed_endpoints(self.replicas)
         return self.replicas.pairs[0].endpoints
 
     @property
     def address(self) -> str:
-        """Where the server that is used answers gRPC, the first of several.
-
-        SessionError if there is none.
-        """
+        """Where the first server that is used answers gRPC; raises SessionError without one."""
         connection = self.replicas.pairs[0].connection
         if connection is None:
             raise SessionError("This session has no server: its endpoints are the program's own.")
         return connection.address
 
     def check(self) -> None:
-        """Raise ServerError if a server has died for good; the replicas' own watch sees those that
-        were named.
-        """
+        """Raise ServerError if a server has died for good; those that were named are watched."""
         for server in self.servers:
             server.check()
 
@@ -159,10 +150,7 @@ class Engines:
         return pair
 
     async def connected(self, address: str) -> EnginePair:
-        """One more replica, at an address, once its engines have answered.
-
-        Raises ServerError if they do not, or are not the deployment's.
-        """
+        """One more replica, once the deployment's engines have answered there, or ServerError."""
         pair = self.at(address, len(self.replicas))
         try:
             await pair.probe()
@@ -278,15 +266,11 @@ async def open_replicas(
 
 
 def own_generator(models: Models, own: Any, functions: ExitStack) -> Generator | None:
-    """The program's generator, or its function; each answer is checked.
-
-    `functions` ends its threads.
-    """
+    """The program's generator or function, each answer checked; `functions` ends its threads."""
     if own is None:
         return None
-    tokenizer = models.generator
+    tokenizer, delimiter = models.generator, models.step_delimiter
     if function := text_function(own):
-        delimiter = models.step_delimiter
         generator = FunctionGenerator(
             function, tokenizer, end_ids=tokenizer.eos_ids, step_delimiter=delimiter
         )
@@ -296,10 +280,7 @@ def own_generator(models: Models, own: Any, functions: ExitStack) -> Generator |
 
 
 def own_verifier(own: Any, functions: ExitStack) -> Verifier | None:
-    """The program's verifier, or its function; each answer is checked.
-
-    `functions` ends its threads.
-    """
+    """The program's verifier or function, each answer checked; `functions` ends its threads."""
     if own is None:
         return None
     if function := reward_function(own):

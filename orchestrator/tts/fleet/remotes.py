@@ -1,6 +1,4 @@
-"""Engines that are asked by HTTP, each probed before use: servers that a deployment names by URL,
-and those that were started for it.
-"""
+"""Engines that are asked by HTTP, probed before use: named by URL, or started for a deployment."""
 
 from __future__ import annotations
 
@@ -42,11 +40,6 @@ _NO_REUSE = (
 )
 PROBE_PATIENCE_S = 2.0
 """Seconds that a server may be unavailable while it is probed."""
-
-
-def key_of(spec: RemoteSpec, role: Role) -> str | None:
-    """The key of a server, from the environment; raises ConfigError if it is not there."""
-    return spec.api_key_env and key_in(spec.api_key_env, f"{role}.api_key_env")
 
 
 class RemoteConnection:
@@ -295,12 +288,17 @@ class Remotes:
             reproducible = all(
                 each.seeds if one_at_a_time else each.seeds_beside_others for each in answers
             )
+        started: dict[str, Any] = {}
+        if isinstance(spec, StartedSpec):
+            deployment = self._models.deployment
+            words = command_of(deployment, role if role in deployment.started() else "generator", 0)
+            started = {"started": shlex.join(words.argv), "deterministic": deployment.deterministic}
         return RemoteEngine(
             url=[each.url for each in servers],
             model=answers[0].model if answers else None,
             servers=[each.describe() for each in answers],
             reproducible=reproducible,
-            **(_started(self._models.deployment, role) if isinstance(spec, StartedSpec) else {}),
+            **started,
         )
 
 
@@ -309,18 +307,12 @@ def _servers(deployment: Deployment, role: Role, spec: RemoteSpec) -> Sequence[O
     # here: sessions without such engines need not wait for its import
     from tts.endpoints.openai.server import OpenAIServer
 
-    key, timeout_s = key_of(spec, role), deployment.answer_timeout_s
+    key = spec.api_key_env and key_in(spec.api_key_env, f"{role}.api_key_env")
+    timeout_s = deployment.answer_timeout_s
     return [
         OpenAIServer(url, model=spec.model, api_key=key, answer_timeout_s=timeout_s)
         for url in spec.url
     ]
-
-
-def _started(deployment: Deployment, role: Role) -> dict[str, Any]:
-    """The command line of a started engine, and whether it was to be deterministic."""
-    role = role if role in deployment.started() else "generator"
-    command = command_of(deployment, role, 0)
-    return {"started": shlex.join(command.argv), "deterministic": deployment.deterministic}
 
 
 async def ask(deployment: Deployment) -> list[Observation]:

@@ -268,15 +268,9 @@ class Router(Generic[R]):
         replica.circuit, replica.trying = replica.circuit.tripped(now), False
 
     def to_try(self, now: float) -> list[R]:
-        """The replicas with a half-open circuit that nothing is on the way to; each is named once.
-
-        Whoever asks tries them, and reports.
-        """
-        due = [
-            each
-            for each in self.replicas
-            if each.circuit.state(now) == "half-open" and not each.trying
-        ]
+        """Replicas with a half-open circuit, each named once: whoever asks tries and reports."""
+        half_open = (each for each in self.replicas if each.circuit.state(now) == "half-open")
+        due = [each for each in half_open if not each.trying]
         for each in due:
             each.trying = True
         return due
