@@ -19,8 +19,5 @@ def gib(size: int) -> str:
 
 
 def printable(text: str) -> str:
-    """A text whose control characters, but tab and line's end, are replaced by marks.
-
-    So it can neither move the cursor, set the terminal's title, nor turn round what follows.
-    """
+    """A text that cannot steer a terminal: control characters but tab and line's end are marks."""
     return text.translate(_MARKS)

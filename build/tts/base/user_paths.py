@@ -61,10 +61,7 @@ def _closed_above(path: Path) -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is this user's, or nothing is there yet.
-
-    A link belongs to no user; a folder with the sticky bit, such as /tmp, to all of them.
-    """
+    """Whether a folder is this user's own, or nothing is there yet; a link or /tmp is nobody's."""
     try:
         status = folder.lstat()
     except FileNotFoundError:

@@ -107,10 +107,7 @@ def check_tokenizer(inputs: EngineInputs, vocab_size: int) -> None:
 
 
 def check_length(inputs: EngineInputs, max_position_embeddings: int | None = None) -> None:
-    """Refuse a deployment whose sequences are longer than the model's positions.
-
-    These are by default those of the checkpoint; a built engine has its own.
-    """
+    """Refuse sequences longer than the model's positions: the checkpoint's, or those given."""
     deployment, role, spec = inputs.deployment, inputs.role, inputs.spec
     max_position_embeddings = max_position_embeddings or inputs.shape.max_position_embeddings
     if spec.max_seq_len > max_position_embeddings:

@@ -100,10 +100,7 @@ class EngineInputs:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint with every tensor that the engine is made from.
-
-        Raises CheckpointError also for a head that must be stated, or is stated wrongly.
-        """
+        """The checkpoint with every tensor; raises CheckpointError, also for a head left unclear."""
         checkpoint, spec = open_checkpoint(self.folder, self.shape), self.spec
         if isinstance(spec, VerifierSpec) and spec.head is None and self.shape.head is None:
             own = f"{VALUE_HEAD.layers[0]}.weight"
@@ -150,10 +147,7 @@ class EngineInputs:
         return self.role_spec
 
     def require_dialogue(self) -> VerifierDialogue | Critic | None:
-        """How steps are put to the verifier that the engine is; None: it is none.
-
-        Raises CheckpointError where its tokenizer or chat template cannot do that.
-        """
+        """How steps are put to the engine's verifier; None: it is none. Raises CheckpointError."""
         return self.judge.dialogue if self.judge else None
 
     @cached_property

@@ -339,10 +339,7 @@ def _known() -> dict[str, KnownModel]:
 
 
 def config_of(checkpoint: Path) -> dict[str, Any]:
-    """The fields of the config.json of a checkpoint, or of the published model of its name.
-
-    Raises CheckpointError where the checkpoint is neither there nor known.
-    """
+    """The config.json of a checkpoint or of a published model; raises CheckpointError for neither."""
     file, published = checkpoint / "config.json", known_model(checkpoint)
     if published is not None and not file.is_file():
         return published.config

@@ -32,10 +32,7 @@ def say_on_stderr(line: str) -> None:
 
 
 def open_deployment(name_or_file: str | Path, say: Say = say_on_stderr) -> Deployment:
-    """A deployment by its file or its bundled name, with the folders of its models.
-
-    Raises what `load_deployment` and `resolve_models` raise.
-    """
+    """A deployment with its models' folders; raises as `load_deployment` and `resolve_models`."""
     return resolve_models(load_deployment(name_or_file), say)
 
 

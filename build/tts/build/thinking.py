@@ -130,10 +130,7 @@ def thinking_of(
 def continued_thinking(
     tokenizer: Tokenizer, spec: ThinkingSpec, messages: Sequence[Mapping[str, Any]]
 ) -> Thinking | None:
-    """How the model thinks that continues the last message of a chat; None: behind its thinking.
-
-    Raises CheckpointError as `thinking_of` does.
-    """
+    """How a model thinks that continues a last message; None: behind it. Raises CheckpointError."""
     marks = _marks(tokenizer, spec)
     if not (spec.enabled and marks):
         return None

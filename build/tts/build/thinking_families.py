@@ -119,8 +119,5 @@ def hints_of(template: str, variables: Collection[str]) -> list[str]:
 
 
 def without_switches(text: str, template: str) -> str:
-    """A text without the words that switch thinking, such as /no_think.
-
-    Only those that a template's source has: it may take them out of a message.
-    """
+    """A text without the words, such as /no_think, that its template takes out of messages."""
     return _TEXT_SWITCH.sub(lambda word: "" if word[0] in template else word[0], text)

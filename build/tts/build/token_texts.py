@@ -27,10 +27,7 @@ _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's
 
 
 def token_texts(tokenizer: Tokenizer) -> list[bytes]:
-    """The bytes of every id; empty for special tokens.
-
-    Raises CheckpointError for a tokenizer that is neither byte-level nor SentencePiece's.
-    """
+    """The bytes of every id, special ones empty; raises CheckpointError for an unknown kind."""
     kinds = set(_kinds(tokenizer.specification.get("decoder")))
     spelled, plain = tokenizer.spellings, tokenizer.added_ids
     if "ByteLevel" in kinds:

@@ -56,10 +56,7 @@ class Tokenizer:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         chat_template: str | None = None,
     ) -> None:
-        """Read the tokenizer of a checkpoint folder, and check what its chat template is given.
-
-        `chat_template` stands in place of the checkpoint's. Raises CheckpointError.
-        """
+        """Read a checkpoint's tokenizer; `chat_template` replaces its own. Raises CheckpointError."""
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
         if not is_file(file):

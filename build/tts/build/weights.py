@@ -69,10 +69,7 @@ class Weights:
         return name in self._entries
 
     def require(self, name: str, shape: tuple[int, ...]) -> None:
-        """Check that a tensor is there with this shape, and begins and ends with numbers.
-
-        Raises CheckpointError if not. All its values are looked at when it is read.
-        """
+        """Raise CheckpointError unless a tensor has this shape and begins and ends with numbers."""
         entry = self._entries.get(name)
         if entry is None:
             raise CheckpointError(
@@ -108,10 +105,7 @@ class Weights:
             )
 
     def numbers(self, name: str, rows: Sequence[int] | None = None) -> Array:
-        """The tensor, or these rows of it, all of whose values are numbers.
-
-        Raises CheckpointError if one is not. Checked values are then in memory for their next use.
-        """
+        """The tensor, or rows of it, read whole; raises CheckpointError if a value is no number."""
         array = self.tensor(name)
         if rows is not None:
             array = array[list(rows)]
@@ -201,10 +195,7 @@ def _entry(file: Path, name: str, item: Any, start: int) -> _Entry:
 def write_safetensors(
     file: Path, layout: Mapping[str, tuple[str, tuple[int, ...]]], values: Iterable[Array]
 ) -> None:
-    """Write tensors of these types and shapes, whose values come in their order, in any pieces.
-
-    Only a piece is in memory at a time. Raises OSError.
-    """
+    """Write tensors of this layout from pieces in order, one in memory at a time; raises OSError."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in layout.items():

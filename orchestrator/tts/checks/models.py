@@ -112,10 +112,7 @@ _OPPOSITES = (
 
 
 def exchanged(inputs: Inputs) -> Iterator[Finding]:
-    """Check by their names that the generator is not a verifier, and the verifier not a generator.
-
-    Both are causal language models, so nothing but what is published about them tells.
-    """
+    """Warn where names tell that generator and verifier are exchanged: nothing else could tell."""
     if len(inputs.deployment.engines()) < 2:
         return  # the folder of a tokenizer is not named for what a server runs
     generator, verifier = (spec.tokenizer_folder for spec in inputs.deployment.roles().values())

@@ -267,10 +267,7 @@ def _require_apart(tokenizer: Tokenizer) -> None:
 
 
 def _changed_texts(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
-    """Texts that change when they are encoded and decoded, each with its new form.
-
-    White space at the ends does not count: SentencePiece puts a space in front of any text.
-    """
+    """Texts that encoding and decoding change, but for white space at ends, with the new form."""
     for text in KEPT:
         back = tokenizer.decode(tokenizer.encode(text))
         if back.strip() != text.strip():

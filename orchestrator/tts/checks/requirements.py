@@ -10,10 +10,7 @@ from tts.build.spec import Deployment
 
 
 def require_gpu(deployment: Deployment) -> None:
-    """Raise ServerError for engines on NVIDIA GPUs where no NVIDIA driver is.
-
-    A server elsewhere that answers at the deployment's gRPC port is as good.
-    """
+    """Raise ServerError without a driver for the deployment's GPUs, unless a server answers."""
     if deployment.tensorrt is None or shutil.which("nvidia-smi"):
         return
     from tts.serving.server.lookup import find_server

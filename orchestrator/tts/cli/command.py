@@ -124,10 +124,7 @@ def _reword(error: Any) -> None:
 
 
 class Command(_Plain, TyperCommand):
-    """A command whose options are imported when they are looked at, its function when it runs.
-
-    It remembers the words of its command line, for `command_line`.
-    """
+    """A command that imports its options when they are looked at, its function when it runs."""
 
     def __init__(
         self,

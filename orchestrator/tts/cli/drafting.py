@@ -191,10 +191,7 @@ def compiled_model(
 
 
 def function_model(name: str, base: Path) -> FunctionModel:
-    """The verifier of a function FILE.py:NAME, for a file in the folder `base`.
-
-    Raises ConfigError if the file or the name in it is not there.
-    """
+    """The verifier of a function FILE.py:NAME, for a file in `base`; raises ConfigError."""
     _require_path(name)
     source = source_of(name)
     require_defined(Path(source.file), source.name)

@@ -294,10 +294,7 @@ def _is_file_of_problems(text: str) -> bool:
 
 
 def _compared(strategies: list[str]) -> tuple[str, ...]:
-    """The strategies that are to be compared; none where one or all are asked for.
-
-    Raises BadParameter for what no comparison can hold.
-    """
+    """The strategies to compare, none for one or all; raises BadParameter for what cannot be."""
     if len(strategies) < 2:
         return ()
     for each in strategies:
@@ -356,10 +353,7 @@ class _Values(list[Any]):
 
 
 def _values(text: str) -> Any:
-    """The value of a text, or the values between its commas; raises Unreadable.
-
-    A comma in quotes, brackets or braces is part of a value.
-    """
+    """A text's value, or those between commas outside of quotes and brackets; raises Unreadable."""
     with suppress(Unreadable):
         if len(values := parse_yaml(f"[{text}]")) > 1:
             return _Values(values)

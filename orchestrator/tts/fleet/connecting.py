@@ -57,10 +57,7 @@ def triton_connection(
 
 
 def most_rows(deployment: Deployment) -> int:
-    """How many rows a request to a deployment's models may have.
-
-    TensorRT-LLM takes one per request, our engine host as many as a Triton batch.
-    """
+    """Rows of a request, at most: TensorRT-LLM takes one, our engine host a whole batch."""
     if deployment.target != "openvino":
         return 1
     return min(engine.max_batch_size for engine in deployment.engines().values())

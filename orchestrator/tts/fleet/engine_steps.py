@@ -142,10 +142,7 @@ class MetricSamples(StepSource):
 
 
 def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> OpenSteps | None:
-    """The source of the steps of a server's engines; None if they cannot be read.
-
-    `ours`: whether the server was started on this machine, by this user.
-    """
+    """What a server's steps are read from, if anything; `ours`: this user started it here."""
     if ours and deployment.target == "openvino":
         return partial(logged_steps, deployment)
     return partial(MetricSamples, addresses.metrics) if addresses.metrics_port else None
@@ -153,10 +150,7 @@ def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> Ope
 
 @asynccontextmanager
 async def recording_steps(log: RunLog, opening: OpenSteps | None) -> AsyncIterator[None]:
-    """Record the engines' steps beside a run's log until the block ends.
-
-    With None nothing is recorded. A failure to record does not end the run.
-    """
+    """Record the engines' steps beside a run's log until the block ends, as far as possible."""
     try:
         source = opening(log.began) if opening else None
     except OSError as error:

@@ -197,10 +197,7 @@ class Replicas:
             self.wake()
 
     async def call(self, request: Callable[[EnginePair], Awaitable[T]], key: str = "") -> T:
-        """The result of a repeatable request, which moves to another replica when one fails.
-
-        Each is asked once. Raises what the last of them has raised.
-        """
+        """A repeatable request's result: each replica is asked once, and the last error raised."""
         attempts = Attempts(self, key, most=lambda: max(2, len(self)) if self.elastic else 1)
         while True:
             async with attempts.next() as pair:

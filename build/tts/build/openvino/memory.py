@@ -98,10 +98,7 @@ class HostMemoryPlan:
 
 
 def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
-    """The memory that a deployment for target openvino takes on its machine.
-
-    Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
-    """
+    """The memory of a pair on its machine; raises ConfigError for other targets, CheckpointError."""
     if deployment.target != "openvino":
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is {deployment.target!r}; its engines are in "

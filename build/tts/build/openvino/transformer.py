@@ -273,10 +273,7 @@ class Transformer:
         return self._linear(f"{prefix}o_proj", mixed)
 
     def _attend(self, query: Node, key: Node, value: Node) -> Node:
-        """Scaled dot-product attention: [batch, heads, tokens, dim] -> [batch, tokens, all].
-
-        `key` and `value` are those of all tokens, also of earlier ones.
-        """
+        """Attention to all tokens so far: [batch, heads, tokens, dim] -> [batch, tokens, all]."""
         ops = self.ops
         mixed = ops.scaled_dot_product_attention(query, key, value, self.mask, causal=False)
         return ops.reshape(ops.transpose(mixed, self._ints(0, 2, 1, 3)), self._ints(0, 0, -1), True)

@@ -363,10 +363,7 @@ class Deployment(Section):
         return self.verifier
 
     def compiled_pair(self) -> tuple[GeneratorSpec, VerifierSpec]:
-        """Both engines for what has to know their weights, pools and batches.
-
-        Raises ConfigError if one of them runs on a server of its own, or is no model.
-        """
+        """Both compiled engines; raises ConfigError where one is served elsewhere, or no model."""
         generator, verifier = self.generator, self.verifier
         if isinstance(generator, GeneratorSpec) and isinstance(verifier, VerifierSpec):
             return generator, verifier

@@ -84,10 +84,7 @@ def _words(options: Options) -> list[str]:
 
 
 def require_labels(deployment: Deployment, role: Role, version: str) -> None:
-    """Refuse a version of the engine that does not give the exact probabilities of labels.
-
-    Raises ConfigError if the role's engine judges by labels; a version that is none passes.
-    """
+    """Raise ConfigError where a verifier by labels is of a version that gives them inexactly."""
     spec, judge = deployment.started()[role], judge_of(deployment, role)
     engine = ENGINES[spec.target]
     by_labels = judge and (judge.labels or judge.critique.reads_labels) and not own_head(spec)

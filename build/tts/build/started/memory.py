@@ -175,10 +175,7 @@ def _known_config(spec: StartedSpec) -> Mapping[str, Any] | None:
 
 
 def plan_started(deployment: Deployment) -> MemoryPlan:
-    """The plan of the GPUs of a deployment whose engines are started.
-
-    Raises ConfigError for what does not fit, CheckpointError where a model's shape is not known.
-    """
+    """The GPUs' plan of started engines; raises ConfigError, or CheckpointError without a shape."""
     for role, spec in deployment.started().items():
         problem = contract.precision_problem(deployment.gpu or "", spec.precision)
         if spec.precision == "fp8" and problem:

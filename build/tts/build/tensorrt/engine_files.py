@@ -20,10 +20,7 @@ _ABSENT = object()
 
 
 def require_as_asked(folder: Path, expected: Mapping[str, object]) -> None:
-    """Refuse an engine that is incomplete or differs from `expected` (fields of the contract).
-
-    Raises BuildError with every difference and what it would have cost.
-    """
+    """Raise BuildError for an engine that differs from `expected`, with each difference's cost."""
     if problems := engine_problems(folder, expected):
         raise BuildError(
             "The engine that trtllm-build made is not what was asked for:\n"

@@ -236,10 +236,7 @@ def _without_end(text: str, eos: str) -> str:
 
 
 def reader(spec: VerdictSpec) -> Reader:
-    """What reads the verdict of a critique's text; raises ConfigError for an expression.
-
-    It gives a score from 0 to 1, or None, and raises nothing.
-    """
+    """What reads a critique's verdict: a score or None. Raises ConfigError for an expression."""
 
     def read(text: str) -> float | None:
         tail = text[-TAIL:].encode(errors="replace").decode()
