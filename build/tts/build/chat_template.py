@@ -15,7 +15,7 @@ import atexit
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from tts.base.worker_process import Loss, WorkerLost, WorkerProcess, serve
@@ -128,9 +128,13 @@ def _compiled(source: str) -> Template:
     )
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = TEMPLATE_DATE.strftime
-    # as templates are written for: Jinja's own filter escapes what HTML does not hold
-    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
+    environment.filters["tojson"] = _as_json
     return environment.from_string(source)
+
+
+def _as_json(value: Any, ensure_ascii: bool = False, **form: Any) -> str:
+    """JSON as templates are written for: Jinja's own filter escapes what HTML does not hold."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, **form)
 
 
 def _raise_exception(message: str) -> None:

@@ -100,7 +100,7 @@ class EngineInputs:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint with every tensor; raises CheckpointError, also for a head left unclear."""
+        """The checkpoint with every tensor; raises CheckpointError, also for an unclear head."""
         checkpoint, spec = open_checkpoint(self.folder, self.shape), self.spec
         if isinstance(spec, VerifierSpec) and spec.head is None and self.shape.head is None:
             own = f"{VALUE_HEAD.layers[0]}.weight"

@@ -339,7 +339,7 @@ def _known() -> dict[str, KnownModel]:
 
 
 def config_of(checkpoint: Path) -> dict[str, Any]:
-    """The config.json of a checkpoint or of a published model; raises CheckpointError for neither."""
+    """The config.json of a checkpoint or a published model; raises CheckpointError for neither."""
     file, published = checkpoint / "config.json", known_model(checkpoint)
     if published is not None and not file.is_file():
         return published.config

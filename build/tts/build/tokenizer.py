@@ -56,7 +56,7 @@ class Tokenizer:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         chat_template: str | None = None,
     ) -> None:
-        """Read a checkpoint's tokenizer; `chat_template` replaces its own. Raises CheckpointError."""
+        """Read a checkpoint's tokenizer, with another chat template; raises CheckpointError."""
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
         if not is_file(file):

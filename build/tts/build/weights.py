@@ -195,7 +195,7 @@ def _entry(file: Path, name: str, item: Any, start: int) -> _Entry:
 def write_safetensors(
     file: Path, layout: Mapping[str, tuple[str, tuple[int, ...]]], values: Iterable[Array]
 ) -> None:
-    """Write tensors of this layout from pieces in order, one in memory at a time; raises OSError."""
+    """Write tensors of this layout from pieces in order, one in memory at a time, or OSError."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in layout.items():
