@@ -96,18 +96,6 @@ def test_a_changed_byte_is_found_on_request(built):
     assert finding.fix == "Run: tts build-engines demo-gpu --force"
 
 
-def test_an_engine_without_hashes_is_current_and_noted(built):
-    file = paths.engine_dir(*VERIFIER) / "manifest.json"
-    manifest = json.loads(file.read_text())
-    assert manifest["engine_sha256"].keys() == manifest["engine_files"].keys()
-    del manifest["engine_sha256"]  # as builds before hashes wrote it
-    file.write_text(json.dumps(manifest))
-    assert serious(built) == []
-    (finding,) = [finding for finding in lint(built, DEEP) if finding not in lint(built)]
-    assert finding.severity == "note"
-    assert "before hashes of its files were kept" in finding.what
-
-
 def test_an_engine_that_cannot_be_read_is_told(built, monkeypatch):
     def refuse(file):
         raise PermissionError(13, "Permission denied", str(file))

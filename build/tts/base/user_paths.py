@@ -44,20 +44,16 @@ def _status(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
+        folders = reversed(path.absolute().parents)
+        closed = next((folder for folder in folders if is_closed(folder)), path.parent)
         raise ConfigError(
-            f"{path} cannot be looked at: you may not enter {_closed_above(path)}.",
+            f"{path} cannot be looked at: you may not enter {closed}.",
             hint="Name a place of your own, or ask the owner of that folder to let you in. "
             "TTS_HOME moves what tts keeps by itself.",
         ) from error
     except (OSError, ValueError) as error:  # longer than a path may be, a NUL, links in a circle
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{str(path)!r:.300} can be no path: {why}.") from error
-
-
-def _closed_above(path: Path) -> Path:
-    """The outermost folder that this user may not enter on the way to a path."""
-    folders = reversed(path.absolute().parents)
-    return next((folder for folder in folders if is_closed(folder)), path.parent)
 
 
 def is_own(folder: Path) -> bool:

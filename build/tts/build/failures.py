@@ -19,12 +19,12 @@ class Cause(NamedTuple):
     hint: str | None = None
 
 
-# Open MPI's own words for a process that could not start MPI, as public reports have them
-_NO_MPI = re.compile(
+NO_MPI = re.compile(
     r"No network interfaces were found|unable to find network interfaces"
     r"|(opal|orte|prte|ompi_mpi|MPI)_(init|INIT)\w* failed|error occurred in MPI_Init"
     r"|(opal|orte|prte|mpi)_init:startup|PML add procs failed|PMIX ERROR: \S*UNREACH"
 )
+"""Open MPI's own words for a process that could not start MPI, as public reports have them."""
 _OURS = "tts: error: "
 Causes = Sequence[tuple[str, str, str]]
 """Pattern in the log; what went wrong; what to do. Named groups fill the texts."""
@@ -126,7 +126,7 @@ KNOWN: Causes = (
         "Give the container at least as many CPU cores as the engines have ranks.",
     ),
     (
-        _NO_MPI.pattern,
+        NO_MPI.pattern,
         "MPI does not start in the container.",
         "The log says what it misses; it may be a network interface that docker does not give.",
     ),
@@ -240,11 +240,6 @@ KNOWN_OF_STARTED: Causes = (
 )
 _ERROR_LINE = re.compile(r"error|\[E\]|exception|assert|fail", re.IGNORECASE)
 _KILLED = 137
-
-
-def mpi_did_not_start(lines: Sequence[str]) -> bool:
-    """Whether a failed step could not initialise MPI, which may want a network interface."""
-    return any(_NO_MPI.search(line) for line in lines)
 
 
 def known_cause(lines: Sequence[str], causes: Causes = KNOWN) -> Cause | None:

@@ -68,8 +68,8 @@ class Verification(_Record):
     """The engine in the arithmetic that it is served with, against the checkpoint itself."""
     largest_logit: float
     """The largest logit that they were measured beside."""
-    rounding_error: float | None = None
-    """How far fp32 arithmetic alone takes transformers from fp64; None of an earlier version."""
+    rounding_error: float
+    """How far fp32 arithmetic alone takes transformers from fp64."""
 
 
 class Manifest(_Record):
@@ -84,8 +84,8 @@ class Manifest(_Record):
     settings: BuildSettings
     engine_files: dict[str, int]
     """Sizes in bytes of the files that make up the engine."""
-    engine_sha256: dict[str, str] = {}
-    """Hashes of the same files; empty in an engine that was built before they were kept."""
+    engine_sha256: dict[str, str]
+    """Hashes of the same files."""
     verification: Verification | None
     not_verified: str | None
     """Why there is no verification; null when there is one."""

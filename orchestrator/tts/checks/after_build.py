@@ -135,13 +135,6 @@ def contents(inputs: Inputs) -> Iterator[Finding]:
         folder = paths.engine_dir(inputs.deployment.name, role)
         if (manifest := read_manifest(folder)) is None:
             continue  # `read_back` or `current` has reported it
-        if not manifest.engine_sha256:
-            yield not_checked(
-                "the engine was built before hashes of its files were kept",
-                str(folder),
-                "a damaged file may have the size that it should have",
-                f"Run: tts build-engines {inputs.deployment.argument} --force",
-            )
         try:
             changed = changed_content(folder, manifest)
         except OSError as error:

@@ -202,7 +202,9 @@ def _report_bug(error: Exception) -> None:
             print(f"$ {shlex.join(sys.argv)}\nPython {sys.version}\n", file=file)
             traceback.print_exception(error, file=file)
         if folder is not None:
-            _keep_newest(folder)
+            files = sorted(folder.glob(f"{_BUG_FILE}*"), key=lambda each: each.stat().st_mtime_ns)
+            for old in files[:-_BUGS_KEPT]:
+                old.unlink(missing_ok=True)
     except OSError:  # nowhere to write it: better a traceback than nothing
         _say("".join(traceback.format_exception(error)).rstrip())
         _say(f"error: tts failed with {kind}: this is a bug, please report it, with the above.")
@@ -217,12 +219,6 @@ def _bugs_folder() -> Path | None:
         return private_folder(platformdirs.user_state_path("tts-toolkit") / "bugs")
     except (OSError, RuntimeError, ConfigError):  # a user without a home
         return None
-
-
-def _keep_newest(folder: Path) -> None:
-    files = sorted(folder.glob(f"{_BUG_FILE}*"), key=lambda file: file.stat().st_mtime_ns)
-    for file in files[:-_BUGS_KEPT]:
-        file.unlink(missing_ok=True)
 
 
 def _say(line: str) -> None:

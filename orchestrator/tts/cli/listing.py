@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -160,12 +160,8 @@ def _print(listed: Sequence[Listed]) -> None:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(_pairs(value))
+        pairs = value.items()
+        return ", ".join(k if v is None else f"{k}={json.dumps(v)}" for k, v in pairs)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)
-
-
-def _pairs(values: dict[str, Any]) -> Iterable[str]:
-    for name, value in values.items():
-        yield name if value is None else f"{name}={json.dumps(value)}"

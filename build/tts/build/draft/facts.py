@@ -48,11 +48,6 @@ class CompiledModel:
     """Where its tokenizer is, as the file is to give it, if it is a GGUF file."""
 
     @property
-    def started_from(self) -> str:
-        """What an engine loads that fetches models itself."""
-        return self.repository or self.checkpoint
-
-    @property
     def name(self) -> str:
         """Its common name."""
         return self.repository.rpartition("/")[2] or self.folder.name

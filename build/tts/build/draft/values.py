@@ -138,7 +138,8 @@ def _model(
         return {"url": model.url, "tokenizer": model.tokenizer, "max_seq_len": length}
     generates = role == "generator"
     if choices.is_started:
-        started = {"checkpoint": model.started_from, "max_seq_len": length}
+        # an engine that is started fetches models itself
+        started = {"checkpoint": model.repository or model.checkpoint, "max_seq_len": length}
         return started | ({"tokenizer": model.tokenizer} if model.tokenizer else {})
     if choices.target == "openvino":
         batch, step = max(16, min(64, 2 * machine.cores)), 256 if generates else 512

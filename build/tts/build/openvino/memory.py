@@ -98,7 +98,7 @@ class HostMemoryPlan:
 
 
 def plan_host_memory(deployment: Deployment, inputs: Inputs | None = None) -> HostMemoryPlan:
-    """The memory of a pair on its machine; raises CheckpointError, ConfigError for other targets."""
+    """The memory of a pair on its machine; raises ConfigError for others, CheckpointError."""
     if deployment.target != "openvino":
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is {deployment.target!r}; its engines are in "

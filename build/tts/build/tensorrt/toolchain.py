@@ -18,7 +18,7 @@ from typing import IO
 from tts.base.errors import BuildError
 from tts.base.shown_text import Say
 
-from ..failures import find_cause, mpi_did_not_start
+from ..failures import NO_MPI, find_cause
 from ..nvidia import require_gpus
 from . import contract
 from .commands import BuildStep, Workspace
@@ -131,7 +131,7 @@ def run_step(
     """
     status, lines = _attempt(toolchain, step, work, log, say)
     shut_off = not toolchain.inside and step.isolated and not step.network
-    if status and shut_off and mpi_did_not_start(lines):
+    if status and shut_off and any(map(NO_MPI.search, lines)):
         note = (
             "MPI did not start in a container without a network: once more with docker's default "
             "network, and HF_HUB_OFFLINE=1"

@@ -106,8 +106,9 @@ class Critic:
             turns = [("user", content)]
         messages += [{"role": role, "content": content} for role, content in turns]
         text = self.tokenizer.chat(messages, generation_prompt=form.answers)
-        if not form.answers:
-            text = _without_end(text, self.tokenizer.special("eos_token"))
+        if not form.answers:  # the chat goes on in its last turn
+            eos, open_text = self.tokenizer.special("eos_token"), text.removesuffix("\n")
+            text = open_text.removesuffix(eos) if eos and open_text.endswith(eos) else text
         elif self.thinking:
             text = self.thinking.prompt(text)
         return text + _filled(form.opening, number=str(len(texts)))
@@ -227,12 +228,6 @@ def _asked(tokenizer: Tokenizer, verdict: VerdictSpec, form: Preset | None) -> A
 def _filled(template: str, **values: str) -> str:
     """A template with its places filled, in one pass: what fills them may look like a place."""
     return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
-
-
-def _without_end(text: str, eos: str) -> str:
-    """A chat that goes on in its last turn."""
-    stripped = text.removesuffix("\n")
-    return stripped.removesuffix(eos) if eos and stripped.endswith(eos) else text
 
 
 def reader(spec: VerdictSpec) -> Reader:
