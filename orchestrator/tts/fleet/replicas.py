@@ -17,7 +17,7 @@ from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
 from tts.endpoints.streaming import Connection
 
-from .routing import Breaker, Replica, Router, RoutingPolicy
+from .routing import Replica, Router, RoutingPolicy
 
 CHECK_S = 0.5
 """Seconds between checks of the servers."""
@@ -88,7 +88,7 @@ class Replicas:
 
         `patience_s`: how long to wait while no replica works and none is being started again.
         """
-        self.router: Router[EnginePair] = Router(policy, Breaker())
+        self.router: Router[EnginePair] = Router(policy)
         """The state of the replicas; not to be changed by others."""
         self.elastic = False
         """Whether work moves from one replica to another."""

@@ -15,26 +15,16 @@ from typing import Generic, Literal, Protocol, TypeVar
 CircuitState = Literal["closed", "open", "half-open"]
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """When a circuit opens, and for how long."""
-
-    failures: int = 3
-    """Number of failures in a row that open it."""
-    wait_s: float = 1.0
-    """Seconds until it is tried again; they double with each trial that fails."""
-    longest_wait_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        if self.failures < 1 or not 0 < self.wait_s <= self.longest_wait_s:
-            raise ValueError(f"{self} makes no sense: failures from 1, 0 < wait_s <= longest.")
+MAX_FAILURES = 3
+"""Number of failures in a row that open a circuit."""
+WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
+"""Seconds until it is tried again, which double with each trial that fails, and their limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
     """The record of one replica's failures. A value: each event makes another."""
 
-    breaker: Breaker = Breaker()
     failures: int = 0
     """Number of failures in a row, while it is closed."""
     retry_at: float | None = None
@@ -48,27 +38,24 @@ class Circuit:
             return "closed"
         return "half-open" if now >= self.retry_at else "open"
 
-    def succeeded(self) -> Circuit:
-        """The record after an answer: whatever was thought of it, it works."""
-        return Circuit(self.breaker)
-
     def failed(self, now: float) -> Circuit:
         """The record after a failure; old work on an open circuit says nothing new."""
         match self.state(now):
             case "open":
                 return self
             case "half-open":
-                return self._opened(now, min(2 * self.wait_s, self.breaker.longest_wait_s))
-        if self.failures + 1 < self.breaker.failures:
-            return Circuit(self.breaker, self.failures + 1)
-        return self._opened(now, self.breaker.wait_s)
+                return _opened(now, min(2 * self.wait_s, LONGEST_WAIT_S))
+        if self.failures + 1 < MAX_FAILURES:
+            return Circuit(self.failures + 1)
+        return _opened(now, WAIT_S)
 
     def tripped(self, now: float) -> Circuit:
         """The record of a dead server, as when its process has ended: open at once."""
-        return self._opened(now, self.breaker.wait_s) if self.retry_at is None else self.failed(now)
+        return _opened(now, WAIT_S) if self.retry_at is None else self.failed(now)
 
-    def _opened(self, now: float, wait_s: float) -> Circuit:
-        return Circuit(self.breaker, retry_at=now + wait_s, wait_s=wait_s)
+
+def _opened(now: float, wait_s: float) -> Circuit:
+    return Circuit(retry_at=now + wait_s, wait_s=wait_s)
 
 
 @dataclass(eq=False)
@@ -126,22 +113,19 @@ class LeastOutstanding:
 class PrefixAffinity:
     """Known keys stay on their replica, where their prefix is cached; new keys go by load."""
 
-    def __init__(self, keys: int = KEYS) -> None:
-        """At most `keys` are remembered."""
-        self._keys = keys
+    def __init__(self) -> None:
         self._home: OrderedDict[str, str] = OrderedDict()
         """Key to name of a replica, the longest unused first."""
-        self._by_load = LeastOutstanding()
 
     def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
         """The key's replica, or another one for good if that is not usable."""
         home = self._home.get(key)
         replica = next((each for each in usable if each.name == home), None)
-        replica = replica or self._by_load.pick(usable, key, concurrency)
+        replica = replica or LeastOutstanding().pick(usable, key, concurrency)
         if key:
             self._home[key] = replica.name
             self._home.move_to_end(key)
-            if len(self._home) > self._keys:
+            if len(self._home) > KEYS:
                 self._home.popitem(last=False)
         return replica
 
@@ -155,11 +139,9 @@ class ByConcurrency:
     that a concurrency that wavers moves no prefixes.
     """
 
-    def __init__(self, few: str, many: str, threshold: int = THRESHOLD) -> None:
+    def __init__(self, few: str, many: str) -> None:
         """`few` and `many` are groups; inside one the choice is by affinity."""
         self._few, self._many = few, many
-        self._threshold = threshold
-        self._back = max(1, int(RETURN_SHARE * threshold))
         self._within = PrefixAffinity()
         self.busy = False
         """Whether work goes to `many`."""
@@ -171,25 +153,23 @@ class ByConcurrency:
 
     def pick(self, usable: Sequence[R], key: str, concurrency: int) -> R:
         """A replica of the group; any other while none of the group is usable."""
-        if concurrency >= self._threshold:
+        if concurrency >= THRESHOLD:
             self.busy = True
-        elif concurrency < self._back:
+        elif concurrency < RETURN_SHARE * THRESHOLD:
             self.busy = False
         of_group = [each for each in usable if each.group == self.group]
         return self._within.pick(of_group or usable, key, concurrency)
 
 
-def routing_policy(
-    name: PolicyName, *, few: str = "", many: str = "", threshold: int = THRESHOLD
-) -> RoutingPolicy:
-    """A policy by its name; the groups and the threshold are those of `by-concurrency`."""
+def routing_policy(name: PolicyName, *, few: str = "", many: str = "") -> RoutingPolicy:
+    """A policy by its name; the groups are those of `by-concurrency`."""
     match name:
         case "prefix-affinity":
             return PrefixAffinity()
         case "least-outstanding":
             return LeastOutstanding()
         case "by-concurrency":
-            return ByConcurrency(few, many, threshold)
+            return ByConcurrency(few, many)
 
 
 class Router(Generic[R]):
@@ -200,10 +180,9 @@ class Router(Generic[R]):
     again, by a real request, and reports what came of it.
     """
 
-    def __init__(self, policy: RoutingPolicy | None = None, breaker: Breaker | None = None) -> None:
+    def __init__(self, policy: RoutingPolicy | None = None) -> None:
         """The default policy is prefix affinity."""
         self._policy = policy or PrefixAffinity()
-        self._breaker = breaker or Breaker()
         self._replicas: dict[str, R] = {}
 
     @property
@@ -219,7 +198,7 @@ class Router(Generic[R]):
         """Use one more replica from now on; raises ValueError if there is one of that name."""
         if replica.name in self._replicas:
             raise ValueError(f"There is a replica {replica.name!r} already.")
-        replica.circuit = Circuit(self._breaker)
+        replica.circuit = Circuit()
         self._replicas[replica.name] = replica
         return replica
 
@@ -261,7 +240,7 @@ class Router(Generic[R]):
     def report(self, replica: R, now: float, *, ok: bool) -> None:
         """Record what a request says about a replica's health."""
         replica.trying = False
-        replica.circuit = replica.circuit.succeeded() if ok else replica.circuit.failed(now)
+        replica.circuit = Circuit() if ok else replica.circuit.failed(now)
 
     def trip(self, replica: R, now: float) -> None:
         """Record that a replica is dead, as when its process has ended."""

@@ -5,7 +5,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.fleet import routing
 from tts.fleet.routing import (
+    THRESHOLD,
     ByConcurrency,
     LeastOutstanding,
     PrefixAffinity,
@@ -54,8 +56,9 @@ def test_a_key_whose_replica_is_gone_has_another_and_stays_there():
     assert policy.pick(both, "a", 1).name == "r1"
 
 
-def test_the_key_longest_unused_is_forgotten_first():
-    policy = PrefixAffinity(keys=2)
+def test_the_key_longest_unused_is_forgotten_first(monkeypatch):
+    monkeypatch.setattr(routing, "KEYS", 2)
+    policy = PrefixAffinity()
     both = replicas([(0, 0), (5, 0)])
     for key in ("a", "b", "a", "c"):  # b is forgotten
         policy.pick(both, key, 1)
@@ -79,7 +82,7 @@ def test_few_requests_go_to_the_one_group_and_many_to_the_other():
 
 @given(st.lists(st.integers(48, 63)), st.booleans())
 def test_between_the_thresholds_the_group_never_changes(concurrencies, busy):
-    policy = ByConcurrency("tp8", "tp1", threshold=64)
+    policy = ByConcurrency("tp8", "tp1")
     policy.pick(grouped(), "", 64 if busy else 1)
     before = policy.group
     for concurrency in concurrencies:
@@ -89,7 +92,7 @@ def test_between_the_thresholds_the_group_never_changes(concurrencies, busy):
 
 @given(st.lists(st.integers(1, 128)))
 def test_the_group_changes_only_from_one_threshold_to_the_other(concurrencies):
-    policy = ByConcurrency("tp8", "tp1", threshold=64)
+    policy = ByConcurrency("tp8", "tp1")
     changed_at, before = [], policy.group
     for concurrency in concurrencies:
         policy.pick(grouped(), "", concurrency)
@@ -102,17 +105,12 @@ def test_the_group_changes_only_from_one_threshold_to_the_other(concurrencies):
 
 
 def test_another_group_is_better_than_none():
-    policy = ByConcurrency("tp8", "tp1", threshold=64)
+    policy = ByConcurrency("tp8", "tp1")
     assert policy.pick(grouped()[1:], "", 1).group == "tp1"
-
-
-def test_a_threshold_of_one_never_goes_back_below_nothing():
-    policy = ByConcurrency("tp8", "tp1", threshold=1)
-    assert policy.pick(grouped(), "", 1).group == "tp1"
 
 
 def test_policies_have_names():
     assert isinstance(routing_policy("prefix-affinity"), PrefixAffinity)
     assert isinstance(routing_policy("least-outstanding"), LeastOutstanding)
-    policy = routing_policy("by-concurrency", few="tp8", many="tp1", threshold=2)
-    assert policy.pick(grouped(), "", 2).group == "tp1"
+    policy = routing_policy("by-concurrency", few="tp8", many="tp1")
+    assert policy.pick(grouped(), "", THRESHOLD).group == "tp1"

@@ -5,13 +5,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from tts.fleet.routing import Breaker, LeastOutstanding, PrefixAffinity, Replica, Router
+from tts.fleet.routing import MAX_FAILURES, LeastOutstanding, PrefixAffinity, Replica, Router
 
 KEYS = st.sampled_from(["", "a", "b", "c"])
 
 
 def router(*names, policy=None):
-    routing = Router(policy, Breaker(failures=1, wait_s=1.0, longest_wait_s=4.0))
+    routing = Router(policy)
     for name in names:
         routing.add(Replica(name))
     return routing
@@ -25,7 +25,7 @@ class Routing(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now = 0.0
-        self.router = Router(self.policy(), Breaker(failures=2, wait_s=1.0, longest_wait_s=4.0))
+        self.router = Router(self.policy())
         self.added = 0
         self.leases_now = []
 
@@ -133,7 +133,8 @@ def test_a_conversation_stays_and_leaves_a_draining_replica_with_its_next_turn()
 
 def test_what_failed_is_tried_again_once_and_used_when_it_answers():
     routing = router("a")
-    routing.end(routing.lease(0.0), "", 0.0, ok=False)
+    for _ in range(MAX_FAILURES):
+        routing.end(routing.lease(0.0), "", 0.0, ok=False)
     assert routing.lease(0.5) is None
     assert [each.name for each in routing.to_try(1.0)] == ["a"]
     assert routing.lease(1.0) is None  # it is being tried
