@@ -279,7 +279,8 @@ def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
         for expected in render_manifests(deployment, Path(temporary)):
             file = folder / expected.name
             try:
-                changes = _changes(_lines_of(expected), _lines_of(file))
+                difference = ndiff(_lines_of(expected), _lines_of(file))
+                changes = [line for line in difference if line[0] in "-+"]
             except FileNotFoundError:
                 yield Finding("is missing", str(file), _WHY, fix, "warning")
                 continue
@@ -292,10 +293,6 @@ def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
                 shown_changes = [*changes[:MOST_LINES], *(["..."] if changes[MOST_LINES:] else [])]
                 what = "\n  ".join(["is not as rendered (-) but otherwise (+):", *shown_changes])
                 yield Finding(what, str(file), _WHY, fix, "error" if lacking else "warning")
-
-
-def _changes(expected: list[str], actual: list[str]) -> list[str]:
-    return [line for line in ndiff(expected, actual) if line[0] in "-+"]
 
 
 def _lines_of(file: Path) -> list[str]:

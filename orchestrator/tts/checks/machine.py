@@ -170,7 +170,12 @@ def _storage() -> Iterator[Observation]:
 
 def _one(deployment: Deployment) -> Iterator[Observation]:
     if _is_for_other_gpus(deployment):
-        yield _elsewhere(deployment)
+        name, kind = deployment.argument, "other NVIDIA GPUs" if _nvidia_gpus() else "NVIDIA GPUs"
+        advice = (
+            f"Needing no GPU: tts plan {name} (what fits), tts build-engines {name} --dry-run, "
+            f"tts render {name}."
+        )
+        yield Observation(_title(deployment), "note", f"for {kind}", advice)
         for each in _started(deployment):  # its programs: of use where the GPU is
             if each.state == "missing":
                 yield replace(each, state="note")
@@ -212,16 +217,6 @@ def _is_for_other_gpus(deployment: Deployment) -> bool:
         return False
     capability = contract.compute_capability(gpu)
     return capability not in {gpu.capability for gpu in _nvidia_gpus()}
-
-
-def _elsewhere(deployment: Deployment) -> Observation:
-    name = deployment.argument
-    advice = (
-        f"Needing no GPU: tts plan {name} (what fits), tts build-engines {name} --dry-run, "
-        f"tts render {name}."
-    )
-    kind = "other NVIDIA GPUs" if _nvidia_gpus() else "NVIDIA GPUs"
-    return Observation(_title(deployment), "note", f"for {kind}", advice)
 
 
 def _title(deployment: Deployment) -> str:

@@ -73,7 +73,14 @@ def init(options: Init) -> None:
         with_format(choices, base, _format(options.format_, judges), reported)
     )
     text = as_text(choices, machine, drafted(choices, machine))
-    _write(options.file, text, force=options.force)
+    try:
+        with options.file.expanduser().open(
+            "w" if options.force else "x", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"Cannot write {options.file}: {why}.") from error
     _print_end(options.file, choices)
 
 
@@ -130,15 +137,10 @@ def _usual_target(writes: _Named, judges: _Named, machine: Machine) -> Target:
         return "llama.cpp"
     if compiled < 2:
         return "openvino" if compiled else "openai"
-    return _started_here() if machine.gpu else "openvino"
-
-
-def _started_here() -> Target:
-    """The engine for GPUs that is installed here; vLLM where none is."""
-    for target, engine in ENGINES.items():
-        if target != "llama.cpp" and shutil.which(engine.program[0]):
-            return target
-    return "vllm"
+    if not machine.gpu:
+        return "openvino"
+    for_gpus = (each for each in ENGINES.values() if each.target != "llama.cpp")
+    return next((each.target for each in for_gpus if shutil.which(each.program[0])), "vllm")
 
 
 def _require_possible(target: Target, writes: _Named, judges: _Named) -> None:
@@ -215,14 +217,6 @@ def _require_free(file: Path, *, force: bool) -> None:
         )
     if not is_folder(place.parent):
         raise ConfigError(f"There is no folder {place.parent} to write {file.name} to.")
-
-
-def _write(file: Path, text: str, *, force: bool) -> None:
-    try:
-        with file.expanduser().open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error
 
 
 def _print_end(file: Path, choices: Choices) -> None:

@@ -156,7 +156,7 @@ class Replicas:
         """Drain a replica, wait until nothing of it is left, and let go of it; KeyError."""
         self.drain(name)
         while self.router[name].outstanding:
-            await self._change()
+            await self._changed.wait()
         pair = self.router.remove(name)
         await pair.close()
         pair.down.cancel()
@@ -219,7 +219,7 @@ class Replicas:
                 give_up = self._now() + self._patience_s
             elif self._now() > give_up:
                 raise self._none_works()
-            await self._change()
+            await self._changed.wait()
 
     def some_work(self) -> bool:
         """Whether any replica works, even if it cannot take this work now."""
@@ -289,9 +289,6 @@ class Replicas:
         """Wake the callers that wait for a replica."""
         self._changed.set()
         self._changed = asyncio.Event()
-
-    async def _change(self) -> None:
-        await self._changed.wait()
 
     @staticmethod
     def _now() -> float:

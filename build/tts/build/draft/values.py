@@ -185,9 +185,12 @@ def _host_choices(machine: Machine) -> Iterator[tuple[Precision, float, int | No
 
 
 def _on_gpus(deployment: Deployment, machine: Machine) -> Deployment:
+    gpu = deployment.tensorrt_block.gpu
     return _first_with_room(
         partial(_placed, _with(deployment, precision, batch), placement)
-        for precision in _gpu_precisions(deployment)
+        for precision in PRECISIONS[deployment.target]
+        # fp16 has the size of bf16 and less of its range
+        if precision != "fp16" and precision_problem(gpu, precision) is None
         for gpus in range(1, (machine.gpus or _MAX_GPUS) + 1)
         for placement in placements(gpus)
         if placement.servers == 1
@@ -248,13 +251,6 @@ def _started(
     generator = update.get("generator", deployment.generator)
     update["generator"] = generator.model_copy(update={"in_flight_requests": requests})
     return deployment.model_copy(update=update)
-
-
-def _gpu_precisions(deployment: Deployment) -> Iterator[Precision]:
-    for precision in PRECISIONS[deployment.target]:
-        usual = precision != "fp16"  # which has the size of bf16 and less of its range
-        if usual and precision_problem(deployment.tensorrt_block.gpu, precision) is None:
-            yield precision
 
 
 def _with(deployment: Deployment, precision: Precision, batch: int | None) -> Deployment:

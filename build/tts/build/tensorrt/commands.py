@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 from tts.base.errors import CheckpointError, ConfigError
 
 from ..model_config import ModelConfig
-from ..spec import PRECISIONS, STARTED, Deployment, EngineSpec, Gpu, Role
+from ..spec import PRECISIONS, STARTED, Deployment, EngineSpec, Role
 from . import contract, in_container
 
 RECIPE_VERSION = 1
@@ -241,20 +241,16 @@ def check_feasible(deployment: Deployment, role: Role, model: ModelConfig) -> No
     """Raise ConfigError for an engine that cannot be on the deployment's kind of GPU."""
     if deployment.target not in STARTED:
         _require_convertible(deployment, role, model)
-        _check_precision(deployment, role, deployment.tensorrt_block.gpu)
+        gpu, precision = deployment.tensorrt_block.gpu, deployment.engines()[role].precision
+        if problem := contract.precision_problem(gpu, precision):
+            able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
+            raise ConfigError(
+                f"Deployment {deployment.name!r}: {role}.precision is {precision!r} on {gpu}: "
+                f"{problem}.",
+                hint=f"Set {role}.precision to one that {gpu} has ({', '.join(able)}), or "
+                "tensorrt.gpu to another GPU.",
+            )
     _check_parallelism(deployment, role, model)
-
-
-def _check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
-    precision = deployment.engines()[role].precision
-    if problem := contract.precision_problem(gpu, precision):
-        able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: {role}.precision is {precision!r} on {gpu}: "
-            f"{problem}.",
-            hint=f"Set {role}.precision to one that {gpu} has ({', '.join(able)}), or tensorrt.gpu "
-            "to another GPU.",
-        )
 
 
 def _check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:

@@ -17,7 +17,7 @@ from tts.base.shown_text import gib
 from ..build_plan import QUESTION, STEP
 from ..inputs import Inputs, judged_by
 from ..model_config import ModelConfig
-from ..spec import STARTED, Deployment, EngineSpec, Role, TensorRTSpec
+from ..spec import STARTED, Deployment, EngineSpec, Role
 from ..spec.critique_presets import PRESETS
 from .commands import check_feasible
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
@@ -170,8 +170,13 @@ def plan_memory(
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
     the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.
     """
-    target = _require_tensorrt(deployment)
-    gpu = GPUS[target.gpu]
+    if deployment.tensorrt is None:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is {deployment.target!r}; a memory plan is "
+            "made for target tensorrt only.",
+            hint="On a CPU kv_cache.tokens is bounded by the machine's memory: set it by hand.",
+        )
+    gpu = GPUS[deployment.tensorrt.gpu]
     specs = deployment.engines()
     shapes = (inputs or Inputs(deployment)).shapes()
     for role in specs:
@@ -241,16 +246,6 @@ def check_pools(deployment: Deployment, inputs: Inputs | None = None) -> None:
             f"({plan.gpu.name}) has left.",
             hint=f"`tts plan {deployment.name} --write` sets both to what fits.",
         )
-
-
-def _require_tensorrt(deployment: Deployment) -> TensorRTSpec:
-    if deployment.tensorrt is None:
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: target is {deployment.target!r}; a memory plan is "
-            "made for target tensorrt only.",
-            hint="On a CPU kv_cache.tokens is bounded by the machine's memory: set it by hand.",
-        )
-    return deployment.tensorrt
 
 
 def _placed(

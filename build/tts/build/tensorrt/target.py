@@ -117,7 +117,12 @@ def make_engine(
     toolchain = find_toolchain(plan.deployment.tensorrt_block.container)
     work = workspace(plan.deployment, plan.role)
     check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
-    made_from = _made_from(conversion, stamps)
+    made_from = {
+        "checkpoint_sha256": content_hash(stamps),
+        "command_sha256": hashlib.sha256("\0".join(conversion.command).encode()).hexdigest(),
+        "recipe_version": RECIPE_VERSION,
+        "tensorrt_llm": contract.TENSORRT_LLM,
+    }
     log = work.root.with_name(f"{plan.role}-build.log")
     log.unlink(missing_ok=True)
     converted = _record(work) == made_from
@@ -239,16 +244,6 @@ def _label_text(inputs: EngineInputs, spec: VerifierRole) -> str:
     if any(name not in published for name in names):
         return f"{', '.join(map(repr, names))}, to be looked up in the tokenizer"
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
-
-
-def _made_from(conversion: BuildStep, stamps: Sequence[FileStamp]) -> dict[str, object]:
-    command = hashlib.sha256("\0".join(conversion.command).encode()).hexdigest()
-    return {
-        "checkpoint_sha256": content_hash(stamps),
-        "command_sha256": command,
-        "recipe_version": RECIPE_VERSION,
-        "tensorrt_llm": contract.TENSORRT_LLM,
-    }
 
 
 def _record(work: Workspace) -> object:
