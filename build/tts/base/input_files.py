@@ -34,14 +34,10 @@ def is_file(path: Path) -> bool:
 
 
 def read_bytes(file: Path, most: int = MAX_JSON_BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes.
-
-    Raises Unreadable for anything else, such as a pipe or a device, which might never end, or a
-    folder; FileNotFoundError if nothing is there.
-    """
+    """The bytes of a regular file, up to `most`; raises Unreadable, or FileNotFoundError."""
     try:
         status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device might never end
             raise Unreadable("it is not a regular file")
         with file.open("rb") as stream:
             return read_open(stream, most)

@@ -46,11 +46,7 @@ def templates_dir() -> Path:
 
 
 def home() -> Path:
-    """Folder for everything that the toolkit writes; `TTS_HOME` overrides it.
-
-    Raises ConfigError if `TTS_HOME` is not, and cannot become, a folder, or there is no folder of
-    this user.
-    """
+    """Folder for everything that the toolkit writes, or `TTS_HOME`; raises ConfigError for none."""
     if override := os.environ.get("TTS_HOME"):
         return _usable(override)
     if _IN_CHECKOUT:

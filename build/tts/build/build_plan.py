@@ -52,22 +52,14 @@ class VerificationOutcome(NamedTuple):
 
 
 def new_plan(inputs: EngineInputs, settings: BuildSettings, logits: int | None = None) -> BuildPlan:
-    """The plan for a checkpoint whose shape and weights the target has checked.
-
-    `logits` as for `describe_engine`. Raises CheckpointError for a tokenizer that is not the
-    model's, or that cannot make a verifier's dialogue.
-    """
+    """The plan for a checkpoint that was checked; raises CheckpointError for its tokenizer."""
     check_tokenizer(inputs, inputs.shape.vocab_size)
     folder = paths.engine_dir(inputs.deployment.name, inputs.role)
     return BuildPlan(inputs, folder, settings, describe_engine(inputs, logits))
 
 
 def describe_engine(inputs: EngineInputs, logits: int | None = None) -> EngineConfig:
-    """What clients and templates need to know of an engine of this model.
-
-    `logits` is the number of its columns; None: one per token, or per label of a verifier that does
-    not write.
-    """
+    """What clients and templates need of an engine; `logits` are its columns, if not the usual."""
     model, labels, spec = inputs.shape, inputs.label_weights, inputs.spec
     return EngineConfig(
         target=inputs.deployment.target,

@@ -202,11 +202,7 @@ class Inputs:
 
 
 def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
-    """The shape with the head that the engine is to have.
-
-    Raises CheckpointError for a generator without a language head, and where the deployment states
-    a head that the checkpoint does not have, or labels for one that has no use for them.
-    """
+    """The shape with the head that the engine is to have; raises CheckpointError for another."""
     if not isinstance(spec, VerifierSpec):
         if model.head:
             raise CheckpointError(

@@ -81,11 +81,7 @@ BEFORE_BUILD: Sequence[Check] = (
 def lint(
     deployment: Deployment, checks: Sequence[Check] | None = None, inputs: Inputs | None = None
 ) -> list[Finding]:
-    """A deployment's mistakes, its doubtful parts, and what could not be checked.
-
-    Without `checks` it is all but the content of the engines. `inputs` are the deployment's own
-    where others use them afterwards: each is opened once.
-    """
+    """Mistakes, doubts, and what could not be checked; by all checks but those of contents."""
     if checks is None:
         from .after_build import ALL
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from rich.console import RenderableType
@@ -38,6 +38,7 @@ from .options.gateway import (
     Usage,
 )
 
+T = TypeVar("T")
 _LIMITS = tuple(field.name for field in fields(KeyLimits))
 
 
@@ -211,17 +212,19 @@ def _end(when: str | None, now: float) -> float | None:
         return None
     if seconds := _duration_s(when):
         return now + seconds
-    try:
-        day = datetime.strptime(when, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{when!r:.40} is neither a time such as 30d, 12h or 45m, a day such as 2027-01-31, "
-            "nor never",
-            param_hint="--expires",
-        ) from None
-    if (ends := day.timestamp() + 86_400) <= now:
+    what = "neither a time such as 30d, 12h or 45m, a day such as 2027-01-31, nor never"
+    day = _parsed(when, lambda text: datetime.strptime(text, "%Y-%m-%d"), what, "--expires")
+    if (ends := day.replace(tzinfo=UTC).timestamp() + 86_400) <= now:
         raise typer.BadParameter(f"{when} is over", param_hint="--expires")
     return ends
+
+
+def _parsed(text: str, parse: Callable[[str], T], what: str, option: str) -> T:
+    """The value of an option's text; raises BadParameter saying what the text is instead."""
+    try:
+        return parse(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r:.60} is {what}", param_hint=option) from None
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -249,12 +252,9 @@ def _local(unix: float) -> str:
 
 def requests(options: Requests) -> None:
     """Run `tts gateway requests`."""
-    last = options.last
     if options.as_json and options.form != "table":
         raise typer.BadParameter("goes without --format", param_hint="--json")
-    now = time.time()
-    if last is None and options.form == "table" and not options.as_json:
-        last = 20
+    now, is_table = time.time(), options.form == "table" and not options.as_json
     file = options.file or database_file()
     records = read_requests(
         file,
@@ -262,11 +262,11 @@ def requests(options: Requests) -> None:
         is_copy=options.file is not None,
         since=_time(options.since, now, "--since"),
         until=_time(options.until, now, "--until"),
-        last=last,
+        last=20 if options.last is None and is_table else options.last,
     )
     if options.as_json:
         print_json([LoggedRequest.of(record) for record in records])
-    elif options.form == "table":
+    elif is_table:
         if not (rows := list(records)):
             say("No such requests are in the log.")
             return
@@ -284,13 +284,8 @@ def _time(text: str | None, now: float, option: str) -> float | None:
         return None
     if (seconds := _duration_s(text)) is not None:
         return now - seconds
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r:.60} is no date such as 2026-01-31T12:00, and no time such as 15m.",
-            param_hint=option,
-        ) from None
+    what = "no date such as 2026-01-31T12:00, and no time such as 15m."
+    return _parsed(text, datetime.fromisoformat, what, option).timestamp()
 
 
 _WORDS = ("time", "model", "outcome", "key", "client")
@@ -354,12 +349,8 @@ def usage(options: Usage) -> None:
 
 def _day(text: str | None, option: str) -> str | None:
     """A day as usage is kept by; raises BadParameter."""
-    try:
-        return text and date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r:.40} is no day such as 2026-01-31", param_hint=option
-        ) from None
+    what = "no day such as 2026-01-31"
+    return text and _parsed(text, date.fromisoformat, what, option).isoformat()
 
 
 def _shown(kind: str, value: str, names: dict[str, str]) -> str:

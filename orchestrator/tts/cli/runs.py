@@ -266,11 +266,7 @@ def _print_document(comparison: Comparison, folder: Path) -> None:
 
 
 def _is_file_of_problems(text: str) -> bool:
-    """Whether the last word of `tts solve` names a file of problems, and not a question.
-
-    Raises BadParameter for the name of a deployment, for a folder, and for a file of problems that
-    is not there.
-    """
+    """Whether `tts solve` gets a file of problems; raises BadParameter for what is neither."""
     if not text.strip():
         return False  # a path of no words is the current folder
     try:

@@ -62,11 +62,7 @@ def local_name(deployment: Deployment) -> str:
 async def opened_servers(
     services: Sequence[Service], say: Callable[[str], None], on_loading: Callable[[Loading], None]
 ) -> AsyncIterator[Sequence[Server]]:
-    """The servers of services, opened one after the other, for as long as the block lasts.
-
-    `say` and `on_loading` are those of `open_server`; the progress is that of all. They end in the
-    opposite order.
-    """
+    """Servers opened one after the other while the block lasts, with the progress of all."""
     stages = {role: Stage(role, WAITING) for service in services for role in service.roles}
 
     def tell(loading: Loading) -> None:

@@ -35,11 +35,7 @@ Below it a layer's matrices take a thread a few microseconds, as long as handing
 def threads_of(
     deployment: Deployment, cores: int | None = None, inputs: Inputs | None = None
 ) -> Mapping[Role, int]:
-    """How many threads each engine of target openvino has on this machine.
-
-    `cores` are by default those that this process may use. Raises CheckpointError for a checkpoint
-    whose shape is needed and cannot be read.
-    """
+    """Threads of each engine on this machine, or on `cores`; raises CheckpointError."""
     specs = deployment.engines()
     stated = {role: spec.threads for role, spec in specs.items()}
     if all(stated.values()):
@@ -60,12 +56,7 @@ def divide(
     *,
     both_write: bool = False,
 ) -> Mapping[Role, int]:
-    """The threads of each engine, by the weights that one token is multiplied with.
-
-    `both_write`: the verifier works on a token of each request at a time, too.
-
-    Threads stated for one engine are not available to the other.
-    """
+    """Threads by weights per token; `both_write`: the verifier reads each token alone, too."""
     work = weights["generator"] * (1 if both_write else GENERATED)
     share = round(cores * work / (work + weights["verifier"]))
     most = {role: max(1, each // LEAST_WEIGHTS) for role, each in weights.items()}

@@ -139,11 +139,7 @@ def as_engines(deployment: Deployment) -> Deployment:
 
 
 def planned(deployment: Deployment) -> Deployment:
-    """The deployment for what reads weights, pools and batches: started engines with the pools that
-    the plan gives them, and any other as it is.
-
-    Raises ConfigError for what does not fit, CheckpointError where a shape is not known.
-    """
+    """The deployment, its started engines with planned pools as engines; raises as `budgets`."""
     if not deployment.started():
         return deployment
     there = as_engines(deployment)

@@ -28,11 +28,7 @@ def docker_run(
     writes: Iterable[Path],
     variables: dict[str, str],
 ) -> tuple[str, ...]:
-    """The command that runs `words` as this user in a container that is removed when they end.
-
-    `gpus` is the value of docker's option of that name, None for no GPU; `options` are further
-    ones.
-    """
+    """The command that runs `words` as this user in a container that is removed when they end."""
     return (
         *("docker", "run", "--rm", "--init", f"--name={name}"),  # --init: it obeys signals
         *((f"--gpus={gpus}",) if gpus else ()),

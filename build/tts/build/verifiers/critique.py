@@ -158,11 +158,7 @@ class Critic:
 
 
 def critic(tokenizer: Tokenizer, spec: VerifierRole) -> Critic:
-    """How a verifier of format critique is asked.
-
-    Raises ConfigError where its prompt and its verdict do not belong together, and CheckpointError
-    where its tokenizer or its chat template cannot be used for them.
-    """
+    """How a verifier that writes is asked; raises ConfigError, CheckpointError if it cannot be."""
     settings, form = spec.critique, _form(spec)
     verdict = settings.verdict or VerdictSpec.model_validate(dict(form.verdict))
     thinking = None

@@ -57,11 +57,7 @@ class VerifierDialogue(ABC):
 
 
 def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialogue:
-    """The dialogue of a verifier.
-
-    Raises CheckpointError if its tokenizer cannot make it, or if the format does not fit the
-    verifier's head.
-    """
+    """The dialogue of a verifier; raises CheckpointError for its tokenizer, or another head."""
     head = head_kind(tokenizer.checkpoint, spec)
     if head not in spec.facts.judges:
         allowed = [name for name, facts in FORMATS.items() if head in facts.judges]

@@ -92,11 +92,7 @@ class Prompted(VerifierDialogue):
 
 
 def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
-    """The dialogue of an instruct model that is asked with the deployment's prompt.
-
-    Raises CheckpointError for a checkpoint without a chat template, for one whose template changes
-    the prompt, and where the answer would share a token with the text before it.
-    """
+    """The dialogue around a deployment's prompt; raises CheckpointError where there is none."""
     content = require_prompt(spec)
     label_ids(tokenizer, spec.labels)
     label, *_ = spec.labels
