@@ -114,7 +114,7 @@ class WorkerProcess:
         return self._process.pid if self._process else None
 
     def ask(self, content: Any) -> WorkerAnswer:
-        """The answer to a request; raises WorkerLost, WorkerUnavailable, RuntimeError if stopped."""
+        """A request's answer; raises WorkerLost, WorkerUnavailable, RuntimeError if stopped."""
         loss, failure, status = Loss.CRASHED, "", 0
         with self._asking:
             for _ in range(_ATTEMPTS):
