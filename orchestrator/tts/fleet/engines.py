@@ -149,16 +149,6 @@ class Engines:
             pair.comes_back = partial(comes_back, service)
         return pair
 
-    async def connected(self, address: str) -> EnginePair:
-        """One more replica, once the deployment's engines have answered there, or ServerError."""
-        pair = self.at(address, len(self.replicas))
-        try:
-            await pair.probe()
-        except BaseException:
-            await pair.close()
-            raise
-        return pair
-
     async def use_several(
         self, addresses: Sequence[str], groups: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
@@ -229,7 +219,13 @@ async def open_replicas(
                     "Triton.",
                     hint="Servers of engines that run already are named in the deployment's url.",
                 )
-            return await engines.connected(address)
+            pair = engines.at(address, len(replicas))
+            try:
+                await pair.probe()  # ServerError if it is not the deployment's
+            except BaseException:
+                await pair.close()
+                raise
+            return pair
 
         replicas = await stack.enter_async_context(Replicas(connect, routing))
         engines = Engines(models, checked, remotes, replicas)

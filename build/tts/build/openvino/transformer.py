@@ -374,20 +374,17 @@ class Transformer:
         """The output matrix: the label rows, the embedding again when tied, or lm_head."""
         tied = self.config.tie_word_embeddings
         name = EMBEDDING if tied else LM_HEAD
-        if tied and LM_HEAD in self.checkpoint.weights:
-            self._require_tied()
-        if self.score and not self.score.beside_vocabulary:
-            rows = self.checkpoint.weights.numbers(name, self.score.token_ids)
-            return matrix(rows, label_precision(self.precision))
-        return self.table if tied else matrix(self._tensor(name), self.precision)
-
-    def _require_tied(self) -> None:
-        if not np.array_equal(self._tensor(EMBEDDING), self._tensor(LM_HEAD)):
+        both = tied and LM_HEAD in self.checkpoint.weights
+        if both and not np.array_equal(self._tensor(EMBEDDING), self._tensor(LM_HEAD)):
             raise CheckpointError(
                 f"{self.checkpoint.path}: config.json says tie_word_embeddings is true, but "
                 f"{LM_HEAD} differs from {EMBEDDING}.",
                 hint="Set tie_word_embeddings to false, or save the model again.",
             )
+        if self.score and not self.score.beside_vocabulary:
+            rows = self.checkpoint.weights.numbers(name, self.score.token_ids)
+            return matrix(rows, label_precision(self.precision))
+        return self.table if tied else matrix(self._tensor(name), self.precision)
 
     def _tensor(self, name: str) -> Array:
         return self.checkpoint.weights.numbers(name)

@@ -50,7 +50,7 @@ from .served import (
 from .server import ENDPOINT, HttpPort, Port, ServerSpec
 from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import PROMPT_PLACES, SharedVerifier, Template, VerifierRole, VerifierSpec
-from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind, Scores
+from .verifier_formats import FORMATS, READ_AT_LABELS, HeadKind, Scores
 
 __all__ = [
     "ANSWER_TIMEOUT_S",
@@ -67,7 +67,6 @@ __all__ = [
     "Deployment",
     "EngineSpec",
     "ExecutionSpec",
-    "FormatFacts",
     "GeneratorRole",
     "GeneratorSpec",
     "Gpu",
