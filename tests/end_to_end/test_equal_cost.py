@@ -42,7 +42,7 @@ def asked(limits=TOKENS, **more):
 def test_n_is_fitted_to_the_mean_and_no_search_is_cut_off(tts, tmp_path, capsys):
     heard = Heard()
     folder = run_all(asked(), tmp_path / "all", heard, names=COMPARED)
-    rows, _ = read_rows(folder)
+    rows = read_rows(folder)
     by_name = {row.strategy: row for row in rows}
     assert by_name["greedy"].n == 1
     chains = by_name["best-of-n"]
@@ -71,5 +71,5 @@ def test_a_mean_of_seconds_is_a_budget_of_tokens_to_auto(tts, tmp_path):
     folder = run_all(asked(limits), tmp_path / "all", Heard(), names=names)
     assert read_config(folder / "greedy")["limits"] == {"deadline_s": 60.0}
     assert read_config(folder / "auto")["limits"] == {"budget_tokens": 400, "deadline_s": 60.0}
-    assert {row.budget["budget_tokens"] for row in read_rows(folder)[0]} == {400}
+    assert {row.budget["budget_tokens"] for row in read_rows(folder)} == {400}
     assert resume_group(folder, None, Heard()) == folder

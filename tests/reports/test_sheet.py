@@ -131,7 +131,7 @@ def test_intervals_are_about_the_problems_with_a_reference(tmp_path):
     """They were about all that were solved, and so too narrow."""
     known = [solved(str(place), 1.0, correct={"best": True}) for place in range(4)]
     other = [solved(str(place), 1.0, correct=None) for place in range(4, 40)]
-    rows, _ = read_rows(write_run(tmp_path / "run", [SESSION, *known, *other]))
+    rows = read_rows(write_run(tmp_path / "run", [SESSION, *known, *other]))
     text = shown(tables(rows))
     assert text.count("100.0% [51.0, 100.0]") == 2
     assert "[90.4, 100.0]" not in text

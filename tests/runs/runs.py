@@ -41,7 +41,7 @@ def write_run(folder, events, **config):
 def run_of(events, folder="run", **config):
     """A run whose log these events would be."""
     run = Run(Path(folder), RunConfig(**CONFIG | config), None)
-    vars(run)["totals"] = Measures.of(events, run.config.vote, run.config.model_parameters)
+    vars(run)["totals"] = Measures.of(events, run.config)
     return run
 
 

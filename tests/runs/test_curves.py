@@ -6,11 +6,18 @@ from hypothesis import strategies as st
 from tests.runs.logs import solved as plain_solved
 
 from tts.grading.votes import Group, right_by_rule
-from tts.runs.curves import points, sizes
+from tts.runs.curves import AccuracyOverN, sizes
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.search import Completion
 
 RULES = ("best", "weighted", "majority")
+
+
+def points(problems, n, unit, rule):
+    curve = AccuracyOverN(n, unit)
+    for problem in problems:
+        curve.add(problem)
+    return curve.points(rule)
 
 
 def event(nodes, scores, group_of, groups):

@@ -32,8 +32,9 @@ from tts.runs.events import (
     StepScored,
     Used,
 )
-from tts.runs.measures import LoadOverTime, Measures
+from tts.runs.measures import LoadOverTime, Measures, measured_problems, tree_measures
 from tts.runs.requests import request_of
+from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
 
 
@@ -82,7 +83,7 @@ def test_goodput_is_the_mean_tokens_of_completions_over_their_mean_time(log):
 
 @given(whole_logs())
 def test_a_tree_holds_what_was_written_and_not_sent_ahead_in_vain(log):
-    for problem in Measures.of(log).problems.values():
+    for problem in solved_problems(log):
         solution = next(e for e in log if isinstance(e, ProblemSolved) and e.problem == problem.id)
         asked = {e.node for e in log if isinstance(e, Used) and e.problem == problem.id}
         kept = {node for path in paths(solution) for node in path} | asked
@@ -92,7 +93,7 @@ def test_a_tree_holds_what_was_written_and_not_sent_ahead_in_vain(log):
             if e.kind != "speculative" or e.node in kept
         ]
         depths = Counter(map(len, nodes))
-        assert problem.tree.nodes_by_depth == tuple(
+        assert tree_measures(problem).nodes_by_depth == tuple(
             depths[depth] for depth in range(1, max(depths, default=0) + 1)
         )
 
@@ -148,10 +149,9 @@ def test_each_thought_of_a_request_is_a_node():
         solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5, -1),)),
     ]
     measures = Measures.of(log)
-    tree = measures.problems["a"].tree
-    assert (tree.useful_tokens, tree.nodes_by_depth) == (9, (1, 1))
+    assert (measures.useful_tokens, [each.nodes for each in measures.widths]) == (9, [1, 1])
     assert measures.goodput == pytest.approx(9 / 3.0)  # written and scored 3 s after the start
-    assert tree.first_step_s == 2.0
+    assert list(measures.first_steps_s) == [2.0]
     assert measures.problems["a"].seconds == 4.0
 
 
@@ -166,7 +166,7 @@ def test_a_text_that_closed_a_thinking_was_not_generated():
 def test_what_a_search_asked_for_before_it_was_written_is_in_the_tree():
     log = [SESSION, started("a", 0.0), used([0], 1.0), chain([0], 0.0, 2.0, 3, kind="speculative")]
     log += [chain([1], 0.0, 2.0, 3, kind="speculative"), solved("a", 3.0)]
-    assert Measures.of(log).problems["a"].tree.nodes_by_depth == (1,)
+    assert [each.nodes for each in Measures.of(log).widths] == [1]
 
 
 def test_a_problem_of_two_sessions_has_tokens_but_no_times():
@@ -174,10 +174,9 @@ def test_a_problem_of_two_sessions_has_tokens_but_no_times():
     log += [chain([0, 0], 0.5, 1.0, 4)]
     log += [solved("a", 1.5, completions=(LoggedCompletion((0, 0), 0.5, -1),))]
     measures = Measures.of(log)
-    tree = measures.problems["a"].tree
-    assert (tree.completion_s, tree.first_step_s, measures.goodput) == (None, None, None)
+    assert (list(measures.first_steps_s), measures.goodput) == ([], None)
     assert measures.useful_tokens == 7
-    assert measures.latencies_s == [1.0]  # of the session that solved it
+    assert list(measures.latencies_s) == [1.0]  # of the session that solved it
     assert measures.wall_s == 3.5
 
 
@@ -199,16 +198,33 @@ def test_a_chain_that_came_to_its_most_steps_or_tokens_has_not_ended(stop, text,
         expansion((0,), 0.0, 1.0, thoughts=texts(text, stop=stop)),
         solved("a", 2.0, completions=done, limit=limit),
     ]
-    assert Measures.of(log).problems["a"].tree.unended == unended
+    assert Measures.of(log).unended == unended
 
 
 def test_the_parts_that_hold_a_right_completion_are_counted():
     groups = (LoggedAnswer("1", True), LoggedAnswer("2", False))
     done = tuple(LoggedCompletion((i, 0), 0.5, i % 2) for i in range(4))
     log = [SESSION, solved("a", 1.0, correct={}, completions=done, groups=groups)]
-    measures = Measures.of([*log, solved("b", 1.0)])  # b has no reference
-    assert measures.right_units(4, 1) == {(4, 2): 1}
-    assert measures.right_units(4, 2) == {(2, 2): 1}
+    for config, shares in (
+        (RunConfig(strategy="best-of-n", parameters={"n": 4}), {1: 0.5, 2: 5 / 6, 4: 1.0}),
+        (RunConfig(strategy="dvts", parameters={"n": 4, "beam_width": 2}), {2: 1.0, 4: 1.0}),
+    ):
+        measures = Measures.of([*log, solved("b", 1.0)], config)  # b has no reference
+        assert measures.curve.pass_over_k() == pytest.approx(shares)
+
+
+@given(whole_logs(), st.sampled_from((1, measures.IN_MEMORY)))
+def test_solved_problems_are_the_same_from_a_file_in_any_order(log, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measures, "IN_MEMORY", most)
+        kept = Measures.of(log).problems
+    expected = {problem.id: problem for problem in measured_problems(log, {})}
+    assert list(kept.items()) == list(expected.items())
+    assert [kept[name] for name in sorted(kept)] == [expected[name] for name in sorted(expected)]
+    judged = {name: each for name, each in expected.items() if each.correct is not None}
+    for rule in ("best", "majority"):
+        assert kept.right(rule) == {name: each.right(rule) for name, each in judged.items()}
+        assert len(kept.right(rule)) == len(judged)
 
 
 @given(st.lists(st.tuples(TIMES, st.sampled_from(("budget", "dependency"))), min_size=1))
@@ -312,7 +328,8 @@ def test_compute_is_that_of_each_prefix_once():
         solved("a", 3.0, completions=(LoggedCompletion((0, 0, 0), 0.5, -1),)),
     ]
     sizes = {"generator": 100, "verifier": 1000}
-    assert Measures.of(log, "", sizes).compute == 2 * (100 * 24 + 1000 * 38)
-    assert Measures.of(log, "", {"generator": 100}).compute is None, "the other one worked, too"
-    alone = [event for event in log if not isinstance(event, StepScored)]
-    assert Measures.of(alone, "", {"generator": 100}).compute == 2 * 100 * 24
+    alone = RunConfig(model_parameters={"generator": 100})
+    assert Measures.of(log, RunConfig(model_parameters=sizes)).compute == 2 * (100 * 24 + 1000 * 38)
+    assert Measures.of(log, alone).compute is None, "the other one worked, too"
+    unscored = [event for event in log if not isinstance(event, StepScored)]
+    assert Measures.of(unscored, alone).compute == 2 * 100 * 24

@@ -14,7 +14,6 @@ from tts.runs.statistics import (
     joint_z,
     logarithmic_histogram,
     mcnemar,
-    mean_pass_at_k,
     paired,
     pareto_front,
     pass_at_k,
@@ -171,14 +170,6 @@ def test_it_is_the_share_of_all_draws_that_hold_a_right_one(drawn):
 def test_what_cannot_be_drawn_is_refused(impossible):
     with pytest.raises(ValueError, match="can be drawn"):
         pass_at_k(*impossible)
-
-
-def test_the_mean_is_over_problems_with_enough_units():
-    assert mean_pass_at_k({}, 1) is None
-    counts = {(4, 4): 1, (4, 0): 3, (2, 2): 5}
-    assert mean_pass_at_k(counts, 4) == 0.25
-    assert mean_pass_at_k(counts, 2) == pytest.approx(6 / 9)
-    assert mean_pass_at_k(counts, 5) is None
 
 
 POINTS = st.lists(st.tuples(st.integers(0, 20).map(float), st.integers(0, 20).map(float)))

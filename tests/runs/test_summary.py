@@ -54,7 +54,7 @@ def test_a_recorded_run_has_the_summary_that_was_written():
 
 
 def test_a_summary_adds_up_sessions_and_splits_accuracy():
-    summary = summarise(ASKED, Measures.of([*TWO_SESSIONS, B, A], ASKED.vote)).to_json()
+    summary = summarise(ASKED, Measures.of([*TWO_SESSIONS, B, A], ASKED)).to_json()
     expected = {
         "problems": 2,
         "wall_s": 4.0,

@@ -78,7 +78,7 @@ def report(options: look.Report) -> None:
         finished = finished_study(options.runs[0])
         study = study_report(finished, measure(finished))
     else:
-        comparison = compare(options.runs, against)
+        comparison = compare(options.runs, against, answers=options.as_json)
     page: Path | None = None
     figures: list[Path] = []
     try:

@@ -116,7 +116,7 @@ ALL = "all"
 
 def bench(options: Bench) -> None:
     """Run `tts bench`."""
-    servers = tuple(options.endpoints or ())
+    servers, observer = tuple(options.endpoints or ()), Bars()
     if options.resume is not None and options.ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if options.resume is not None and (
@@ -130,7 +130,7 @@ def bench(options: Bench) -> None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if options.resume is not None:
         carry_on = resume_group if is_group(options.resume) else resume_bench
-        with Bars() as observer:
+        with observer:
             folder = carry_on(
                 options.resume,
                 options.deployment,
@@ -172,7 +172,7 @@ def bench(options: Bench) -> None:
             sources=given_sources(options.strategy or [], options.verifier, options.deployment),
             command=command_line(options.context),
         )
-        with Bars() as observer:
+        with observer:
             if config.strategy == ALL and not options.ray:
                 folder = run_all(
                     config, options.out, observer, names=compared, sweep=sweep, endpoints=servers
@@ -180,7 +180,7 @@ def bench(options: Bench) -> None:
             else:
                 run = run_on_ray if options.ray else run_bench
                 folder = run(config, options.out, observer, endpoints=servers)
-    comparison = compare([folder])
+    comparison = compare([folder], finished=observer.runs, answers=options.as_json)
     if options.as_json:
         _print_document(comparison, folder)
     elif (
@@ -229,7 +229,7 @@ def solve(options: Solve) -> None:
     if is_file:
         with Bars() as observer:
             folder = run_bench(config, options.out, observer, endpoints=servers)
-        comparison = compare([folder])
+        comparison = compare([folder], finished=observer.runs, answers=True)
         if options.as_json:
             _print_document(comparison, folder)
         else:

@@ -17,6 +17,7 @@ from typing import Any
 from tts.base.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
 from tts.runs.folder import has_begun
+from tts.runs.run import Run
 from tts.session import AsyncSession, RunProgress
 from tts.session.event_loop import interruptible
 from tts.session.plan import Plan
@@ -51,8 +52,8 @@ class Campaign(AsyncExitStack):
         """The time of the last start of a server; None before the first."""
         self.progress = RunProgress(0)
         """How far the run is that began or went on last."""
-        self.finished = 0
-        """Number of runs that are complete."""
+        self.finished: list[Run] = []
+        """The runs that are complete."""
         self._servers: dict[str, Any] = {"endpoints": endpoints or None}
         if verifier is not None:
             self._servers["verifier"] = verifier
@@ -93,11 +94,12 @@ class Campaign(AsyncExitStack):
                 if run.remaining:
                     session = await self.session(run.plan.deployment)
                     with observed(self.observer, session, progress, title):
-                        await session.execute(run, progress, outbox)
+                        finished = await session.execute(run, progress, outbox)
                 else:
-                    complete(run)
+                    finished = complete(run)
                     self.observer.say(f"{title}: every problem is solved already")
-                self.finished += 1
+                self.finished.append(finished)
+                self.observer.finished(finished)
 
     async def _reset(self, session: AsyncSession) -> bool:
         """Empty a session's caches for the next run, if that can be; False if its server is gone.
@@ -173,7 +175,7 @@ def carry_out(
             solved = f"{progress.done} of {progress.total} problems"
             if len(runs) < 2:  # one, or none is open yet
                 return (saved or f"{solved} are solved") if progress.began else None
-            words = f"{campaign.finished} of {len(runs)} runs are finished"
+            words = f"{len(campaign.finished)} of {len(runs)} runs are finished"
             if progress.began and progress.done < progress.total:
                 words += f", {solved} of the next are solved"
             return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tts.build.spec import Role
+from tts.runs.run import Run
 from tts.serving.server.triton_log import Loading
 from tts.session.result import RunProgress
 
@@ -27,6 +28,9 @@ class Observer:
 
     def ended(self) -> None:
         """The run that began has ended, well or not."""
+
+    def finished(self, run: Run) -> None:
+        """A run is complete: its log has been read for its summary."""
 
     def measuring(self, role: Role, unit: str, measurements: int) -> None:
         """The measurements of an engine begin: this many at most, at loads in this unit."""

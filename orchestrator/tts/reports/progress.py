@@ -17,6 +17,7 @@ from rich.text import Text
 from tts.build.spec import Role
 from tts.lab.observer import Observer
 from tts.lab.tuning.measure import ROUNDS
+from tts.runs.run import Run
 from tts.session.result import RunProgress
 
 from .console import consoles, redraw_after_resize, say
@@ -162,6 +163,8 @@ class Bars(ProgressLines, Observer):
         self._title = self._unit = ""
         self._done = 0
         self._bar: _Bar | None = None
+        self.runs: list[Run] = []
+        """The runs that are complete."""
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
@@ -189,6 +192,10 @@ class Bars(ProgressLines, Observer):
         if self._bar:
             self._bar.stop()
             self._bar = None
+
+    def finished(self, run: Run) -> None:
+        """See Observer."""
+        self.runs.append(run)
 
     def measuring(self, role: Role, unit: str, measurements: int) -> None:
         """See Observer."""

@@ -6,7 +6,7 @@ question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -66,13 +66,20 @@ class Baseline:
     """What tables and figures call it; empty: as its deployment is called."""
 
 
-def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Comparison:
+def compare(
+    folders: Sequence[Path],
+    baseline: Baseline | None = None,
+    finished: Iterable[Run] = (),
+    *,
+    answers: bool = False,
+) -> Comparison:
     """Read runs, groups and folders of runs; compare each with the first if there are several.
 
-    A `baseline` goes before all. Each log is read once for all numbers, and once more for a curve
-    over n. Raises RunError if a folder holds neither, or where a run shares no problem with the
-    first.
+    A `baseline` goes before all. The log of a run is read once, unless it is among those that this
+    process has `finished`. With `answers`, the rows have theirs. Raises RunError if a folder holds
+    neither, or where a run shares no problem with the first.
     """
+    known = {run.folder: run for run in finished}
     runs: list[Run] = []
     rows: list[Row] = []
     unfinished = {}
@@ -81,12 +88,12 @@ def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Compar
         runs = [Run.load(baseline.folder)]
         called = baseline.name or runs[0].config.deployment
         votes = {runs[0].config.strategy: runs[0].config.vote}
-        rows = [replace(row, name=called) for row in rows_of(runs[0], votes)]
+        rows = [replace(row, name=called) for row in rows_of(runs[0], votes, answers=answers)]
     for folder in folders:
-        finished, names = _read(folder)
-        runs += [run for run, _ in finished]
-        rows += [row for run, votes in finished for row in rows_of(run, votes)]
-        if is_group(folder) or len(finished) > 1:
+        members, names = _read(folder, known)
+        runs += [run for run, _ in members]
+        rows += [row for run, votes in members for row in rows_of(run, votes, answers=answers)]
+        if is_group(folder) or len(members) > 1:
             unfinished[str(folder)] = names
     rows = told_apart(rows)
     folders = [*([baseline.folder] if baseline else []), *folders]
@@ -102,25 +109,28 @@ def compare(folders: Sequence[Path], baseline: Baseline | None = None) -> Compar
     )
 
 
-def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
-    """The rows of a run, or of a group's finished runs, and the strategies that are unfinished.
-
-    Raises RunError if the folder holds neither.
-    """
-    finished, unfinished = _read(folder)
-    return told_apart([r for run, votes in finished for r in rows_of(run, votes)]), unfinished
+def read_rows(folder: Path, finished: Iterable[Run] = ()) -> list[Row]:
+    """The rows of a run, or of a group's finished runs; raises RunError, as `compare`."""
+    members, _ = _read(folder, {run.folder: run for run in finished})
+    return told_apart([row for run, votes in members for row in rows_of(run, votes)])
 
 
-def _read(folder: Path) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
+def _read(
+    folder: Path, known: Mapping[Path, Run]
+) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
     """A folder's runs, of a group the finished ones, with votes by strategy; who is unfinished."""
+
+    def load(path: Path) -> Run:
+        return known.get(path) or Run.load(path)
+
     if not is_group(folder):
-        runs = [(Run.load(path), votes) for path, votes in runs_in(folder)]
+        runs = [(load(path), votes) for path, votes in runs_in(folder)]
         return [(run, votes or {run.config.strategy: run.config.vote}) for run, votes in runs], []
     finished = []
     unfinished: list[str] = []
     for member in read_members(folder):
         if has_finished(folder / member.folder):
-            finished.append((Run.load(folder / member.folder), member.votes))
+            finished.append((load(folder / member.folder), member.votes))
         else:
             unfinished += [name + member.point for name in member.votes]
     if unfinished and (folder / COMPARISON).exists():
@@ -227,9 +237,19 @@ def pair_of(baseline: Run, other: Run) -> Pair:
     Problems of unfinished runs that are not solved yet are not counted.
     """
     ours, theirs = baseline.totals.problems, other.totals.problems
-    common = [
-        name for name in ours if name in theirs and ours[name].question == theirs[name].question
-    ]
+    votes, costs, differ = (baseline.config.vote, other.config.vote), _Costs(), []
+    common: list[str] = []
+    right: dict[str, tuple[bool, bool]] = {}
+    for name, one in ours.items():
+        if name not in theirs or one.question != (two := theirs[name]).question:
+            continue
+        common.append(name)
+        is_judged = one.correct is not None is not two.correct
+        if is_judged:
+            right[name] = one.right(votes[0]), two.right(votes[1])
+        costs.add(one, two, is_judged)
+        if one.tree_digest != two.tree_digest:
+            differ.append(name)
     if not common:
         raise _nothing_in_common(baseline, other)
     ids = [set(run.config.problem_ids) for run in (baseline, other)]
@@ -240,11 +260,6 @@ def pair_of(baseline: Run, other: Run) -> Pair:
             f"{_dataset(other.config)}, and {len(ids[0] & ids[1]):,} are in both.",
             hint="Compare runs of the same dataset, drawn with the same seed; one may have fewer.",
         )
-    right = {
-        name: (ours[name].right(baseline.config.vote), theirs[name].right(other.config.vote))
-        for name in common
-        if ours[name].correct is not None is not theirs[name].correct
-    }
     only_baseline = tuple(name for name, pair in right.items() if pair == (True, False))
     only_other = tuple(name for name, pair in right.items() if pair == (False, True))
     gain = gain_of(
@@ -262,8 +277,8 @@ def pair_of(baseline: Run, other: Run) -> Pair:
         gain=gain and gain.mean,
         gain_95=gain and (gain.low, gain.high),
         p_value=gain.p_value if gain else 1.0,
-        costs=tuple(_costs([(ours[name], theirs[name]) for name in right or common])),
-        trees=_trees(baseline, other, common),
+        costs=tuple(costs.differences()),
+        trees=_trees(baseline, other, differ),
     )
 
 
@@ -284,18 +299,16 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
                 yield prefix + name, value
 
 
-def _trees(baseline: Run, other: Run, common: Sequence[str]) -> Trees | None:
+def _trees(baseline: Run, other: Run, differ: Sequence[str]) -> Trees | None:
+    """`differ` are the common problems whose trees are not the same."""
     configs = (baseline.config, other.config)
     changes = {setting.name for setting in differing_settings(configs)}
     timed = baseline.config.limits.deadline_s is not None
     unseeded = any(remote.reproducible is False for remote in baseline.config.remotes.values())
     if changes - _SAME_TREES or timed or unseeded:
         return None
-    ours, theirs = baseline.totals.problems, other.totals.problems
-    differ = tuple(n for n in common if ours[n].tree_digest != theirs[n].tree_digest)
-    if not differ:
-        return Trees((), None)
-    return Trees(differ, _first_difference(baseline.folder, other.folder, differ[0]))
+    first = _first_difference(baseline.folder, other.folder, differ[0]) if differ else None
+    return Trees(tuple(differ), first)
 
 
 def _first_difference(baseline: Path, other: Path, problem: str) -> TokenDifference | None:
@@ -323,24 +336,36 @@ _COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
 }
 
 
-def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator[CostDifference]:
-    for name, cost_of in _COSTS.items():
-        costs = [
-            (one, other)
-            for ours, theirs in pairs
-            if (one := cost_of(ours)) is not None and (other := cost_of(theirs)) is not None
-        ]
-        if difference := paired([other - one for one, other in costs]):
-            baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
-            yield CostDifference(
-                name=name,
-                baseline=baseline,
-                other=other,
-                difference=difference.mean,
-                difference_95=difference.interval_95,
-                ratio_95=ratio_of_means(costs),
-                problems=difference.count,
-            )
+class _Costs:
+    """The costs of problems in two runs: of the judged ones, or of all if none is judged."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[bool, dict[CostName, list[tuple[float, float]]]] = {
+            is_judged: {name: [] for name in _COSTS} for is_judged in (True, False)
+        }
+
+    def add(self, ours: ProblemMeasures, theirs: ProblemMeasures, is_judged: bool) -> None:
+        """Take in a problem of both runs."""
+        for name, cost_of in _COSTS.items():
+            one, other = cost_of(ours), cost_of(theirs)
+            if one is not None and other is not None:
+                self._pairs[is_judged][name].append((one, other))
+
+    def differences(self) -> Iterator[CostDifference]:
+        """What a problem takes on average in each."""
+        rated = self._pairs[any(self._pairs[True].values())]
+        for name, costs in rated.items():
+            if difference := paired([other - one for one, other in costs]):
+                baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
+                yield CostDifference(
+                    name=name,
+                    baseline=baseline,
+                    other=other,
+                    difference=difference.mean,
+                    difference_95=difference.interval_95,
+                    ratio_95=ratio_of_means(costs),
+                    problems=difference.count,
+                )
 
 
 def _dataset(config: RunConfig) -> str:

@@ -8,9 +8,10 @@ is drawn at random: the same log gives the same curve.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tts.grading.votes import Group, right_by_rule
 from tts.search import Completion
@@ -18,8 +19,7 @@ from tts.strategies.catalog import known_strategy
 
 from .config import RunConfig
 from .events import LoggedCompletion, ProblemSolved
-from .measures import Measures
-from .statistics import mean_pass_at_k
+from .statistics import pass_at_k
 
 WhyDependent = Literal["dependent", "limits"]
 """No part of the search is a smaller one; its limits are those of whole problems."""
@@ -46,23 +46,6 @@ def unit_size(strategy: str, parameters: Mapping[str, Any]) -> int:
     return int(parameters["beam_width"]) if subtrees else 1
 
 
-def pass_over_k(config: RunConfig, measures: Measures) -> dict[int, float]:
-    """pass@k over k = 1, 2, 4, ... and all of a problem's completions (`statistics.pass_at_k`).
-
-    Empty where parts of a problem's completions are not independent, and without references.
-    """
-    n = config.parameters["n"]
-    if n is None or why_dependent(config.strategy, limited=bool(config.limits)):
-        return {}
-    unit = unit_size(config.strategy, config.parameters)
-    counts, most = measures.right_units(n, unit), n // unit
-    shares = {
-        size * unit: mean_pass_at_k(counts, size)
-        for size in sorted({2**power for power in range(most.bit_length())} | {most})
-    }
-    return {k: share for k, share in shares.items() if share is not None}
-
-
 @dataclass(frozen=True, slots=True)
 class Point:
     """Averages over problems at one n; `blocks` is how many runs of that size each problem gave."""
@@ -83,30 +66,73 @@ def sizes(n: int, unit: int) -> list[int]:
     return [*doublings, n]
 
 
-def points(
-    solved: Iterable[ProblemSolved], n: int, unit: int, rule: str
-) -> tuple[Point, ...] | None:
-    """Averages over the problems with a reference, at each n; None without any."""
-    count = 0
-    totals = {size: [0.0, 0.0] for size in sizes(n, unit)}
-    for event in solved:
+class AccuracyOverN:
+    """What smaller runs inside a run come to, over its problems with a reference."""
+
+    def __init__(self, n: int, unit: int) -> None:
+        """The run gives `n` completions a problem, each independent part `unit` of them."""
+        self._n, self._unit = n, unit
+        self._count = 0
+        self._right = {size: defaultdict[str, float](float) for size in sizes(n, unit)}
+        self._any_right = dict.fromkeys(self._right, 0.0)
+        self._right_units: dict[int, int] = defaultdict(int)
+        """Problems by how many of their parts hold a right completion."""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Self | None:
+        """That of a run; None where parts of a problem's completions are not independent."""
+        n = config.parameters.get("n")
+        if n is None or why_dependent(config.strategy, limited=bool(config.limits)):
+            return None
+        return cls(n, unit_size(config.strategy, config.parameters))
+
+    def add(self, event: ProblemSolved) -> None:
+        """Take in a solved problem."""
         if event.correct is None:
-            continue
-        count += 1
-        for size, total in totals.items():
-            votes = block_votes(event, size, n // size, rule)
-            total[0] += sum(right for right, _ in votes) / len(votes)
-            total[1] += sum(anything for _, anything in votes) / len(votes)
-    if not count:
-        return None
-    return tuple(
-        Point(size, round(right / count, 4), round(anything / count, 4), n // size)
-        for size, (right, anything) in totals.items()
-    )
+            return
+        self._count += 1
+        right = {place for place, group in enumerate(event.groups) if group.correct}
+        units = {end.node[0] // self._unit for end in event.completions if end.group in right}
+        self._right_units[len(units)] += 1
+        for size, totals in self._right.items():
+            blocks = self._n // size
+            votes, any_right = defaultdict[str, int](int), 0
+            for rights, anything in _block_votes(event, size, blocks):
+                any_right += anything
+                for rule, is_right in rights.items():
+                    votes[rule] += is_right
+            self._any_right[size] += any_right / blocks
+            for rule, count in votes.items():
+                totals[rule] += count / blocks
+
+    def points(self, rule: str) -> tuple[Point, ...] | None:
+        """Averages over the problems at each n, by this rule; None without problems."""
+        if not self._count:
+            return None
+        return tuple(
+            Point(
+                size,
+                round(totals[rule] / self._count, 4),
+                round(self._any_right[size] / self._count, 4),
+                self._n // size,
+            )
+            for size, totals in self._right.items()
+        )
+
+    def pass_over_k(self) -> dict[int, float]:
+        """pass@k over k = 1, 2, 4, ... units and all of a problem's (`statistics.pass_at_k`)."""
+        units, counts = self._n // self._unit, self._right_units.items()
+        return {
+            k * self._unit: sum(pass_at_k(units, right, k) * n for right, n in counts) / self._count
+            for k in sizes(units, 1)
+            if self._count
+        }
 
 
-def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
-    """Whether each of a problem's first blocks is right by `rule`, and holds a right completion.
+def _block_votes(
+    event: ProblemSolved, size: int, blocks: int
+) -> Iterator[tuple[dict[str, bool], bool]]:
+    """Whether each of a problem's first blocks is right by rule, and holds a right completion.
 
     Each block is the completions below `size` children of the root in turn.
     """
@@ -116,12 +142,8 @@ def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list
         block = end.node[0] // size
         if block < blocks:
             members[block].append(end)
-    votes = []
-    for block_members in members:
-        completions = [
-            Completion(end.node, "", end.score, end.probability) for end in block_members
-        ]
-        group_of = [end.group for end in block_members]
-        right = right_by_rule(completions, group_of, groups).get(rule, False)
-        votes.append((right, any(g >= 0 and bool(groups[g].correct) for g in group_of)))
-    return votes
+    for ends in members:
+        completions = [Completion(end.node, "", end.score, end.probability) for end in ends]
+        group_of = [end.group for end in ends]
+        anything = any(g >= 0 and bool(groups[g].correct) for g in group_of)
+        yield right_by_rule(completions, group_of, groups), anything

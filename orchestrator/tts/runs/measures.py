@@ -1,24 +1,31 @@
 """Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
 defines it all.
 
-Memory grows by about a kilobyte and the question's text a problem, and not with requests.
-The log of an unfinished run gives the measures of its events so far.
+Memory grows by some 170 bytes a problem, and not with requests: sums and counts are kept, and the
+solved problems themselves in a temporary file where they are many. The log of an unfinished run
+gives the measures of its events so far.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import pickle
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from tempfile import SpooledTemporaryFile
+from typing import NamedTuple, Self
 
+from tts.base.errors import RunError
 from tts.build.spec import ROLES, Role
 from tts.grading.code import uses_introspection
 from tts.search import NodePath, Stop
 
-from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, StepGenerated, Used
+from .config import RunConfig
+from .curves import AccuracyOverN
+from .events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Used
 from .records import EngineRequest
 from .requests import SpeculationOutcome, request_of
 from .state import ProblemState, RunState, WorkCounts
@@ -39,8 +46,7 @@ class TreeMeasures:
     """Tokens of all completions' paths, shared beginnings counted for each of them."""
     completion_s: float | None
     """The sum over completions of the time from the problem's start until the completion was
-    written and scored; None if the problem was begun in an earlier session."""
-    completions: int
+    written and, if it was, scored; None if the problem was begun in an earlier session."""
     unclosed: int
     """Completions that ended inside their thinking."""
     unended: int
@@ -49,10 +55,11 @@ class TreeMeasures:
     """Seconds from the problem's start to the generator's first answer; None as `completion_s`."""
     nodes_by_depth: tuple[int, ...]
     """Nodes of the tree at depth 1, 2, ..., without what was sent ahead in vain."""
+    tokens: int
+    """Tokens of these nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemMeasures:
+class ProblemMeasures(NamedTuple):
     """A solved problem."""
 
     id: str
@@ -69,8 +76,7 @@ class ProblemMeasures:
     correct: Mapping[str, bool] | None
     """Whether the answer of each rule is right; None without a reference."""
     any_correct: bool | None
-    right_roots: tuple[int, ...]
-    """The first indices of the completions whose answer equals the reference, each once."""
+    completions: int
     tokens: int
     """Generated for it, whether they were needed or not."""
     critique_tokens: int
@@ -85,7 +91,6 @@ class ProblemMeasures:
     """FLOPs of both models; None where the size of one that worked is not known."""
     seconds: float | None
     """From its start to its result, grading included, in the session that solved it."""
-    tree: TreeMeasures
     tree_digest: str
     limit: str | None
     undecided: int
@@ -101,6 +106,72 @@ class ProblemMeasures:
     def right(self, rule: str) -> bool:
         """Whether the rule's answer is right; an undecided comparison is not."""
         return bool(self.correct and self.correct.get(rule))
+
+
+IN_MEMORY = 2**20
+"""Bytes of solved problems that are kept in memory: of more, all are in a temporary file."""
+
+
+class SolvedProblems(Mapping[str, ProblemMeasures]):
+    """The solved problems of a run by id, in the order in which they were solved."""
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        """`places` has the number of each id in that order (`RunState.solved`)."""
+        self._places = places
+        self._begins = array("q")
+        self._file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - as long as this is
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def append(self, problem: ProblemMeasures) -> None:
+        """Keep the problem that was solved last; raises RunError if the disk refuses."""
+        try:
+            self._begins.append(self._file.seek(0, os.SEEK_END))
+            pickle.dump(tuple(problem), self._file)
+        except OSError as error:
+            raise RunError(
+                f"A temporary file cannot be written: {error.strerror or error}.",
+                hint="Free some space, or name another folder for such files: TMPDIR.",
+            ) from error
+
+    def __getitem__(self, name: str) -> ProblemMeasures:
+        self._file.seek(self._begins[self._places[name]])
+        return ProblemMeasures(*pickle.load(self._file))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def right(self, rule: str) -> RightAnswers:
+        """Whether the rule's answer to each problem with a reference is right."""
+        marks = (2 if p.correct is None else p.right(rule) for p in self.values())
+        return RightAnswers(self._places, bytes(marks))
+
+
+class RightAnswers(Mapping[str, float]):
+    """1 for each problem whose answer is right, 0 for each whose answer is wrong, by id."""
+
+    def __init__(self, places: Mapping[str, int], marks: bytes) -> None:
+        """`marks` by place; 2 is a problem without a reference, which is none of these."""
+        self._places, self._marks = places, marks
+
+    def __getitem__(self, name: str) -> float:
+        mark = self._marks[self._places[name]]
+        if mark == 2:
+            raise KeyError(name)
+        return mark
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, place in self._places.items() if self._marks[place] < 2)
+
+    def __len__(self) -> int:
+        return len(self._marks) - self._marks.count(2)
 
 
 SAMPLED = 2**18
@@ -216,27 +287,16 @@ class LoadOverTime:
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(
-        self,
-        vote: str = "",
-        model_parameters: Mapping[Role, int] | None = None,
-        critiques: int = 0,
-    ) -> None:
-        """`vote` is the rule that chooses the run's answers; without one none of them is right.
-
-        `model_parameters` are those of run.json; without them no compute is known. `critiques` is
-        how many a score takes.
+    def __init__(self, config: RunConfig | None = None) -> None:
+        """`config` has the vote that chooses the answers, and the models' parameters; without them
+        none is right, and no compute is known.
         """
-        self.vote = vote
-        self.critiques = critiques
-        self.model_parameters = model_parameters or {}
+        self.config = config = config or RunConfig()
         self.run = RunState()
         """The run itself, which this folds."""
         self.servers: dict[str, WorkCounts] = {}
         """The work of each of several servers, by address; empty where there was one."""
         self.speculation = SpeculationOutcome()
-        self.lost_tokens = 0
-        """Generated tokens for which budgets had no room."""
         self._idle_s: dict[Role, dict[str, float]] = {
             engine: defaultdict(float) for engine in ROLES
         }
@@ -246,25 +306,47 @@ class Measures:
         self.calibration = ScoreCalibration()
         """What each problem tells of the verifier's scale."""
         self.requests: dict[Role, RequestMeasures] = {engine: RequestMeasures() for engine in ROLES}
-        self.problems: dict[str, ProblemMeasures] = {}
-        """The solved problems, in the order in which they were solved."""
+        self.problems = SolvedProblems(self.run.solved)
+        self.curve = AccuracyOverN.of(config)
+        """None where the parts of a problem's completions are no smaller runs."""
+        self.judged = 0
+        """Solved problems that have a reference."""
+        self.right: Counter[str] = Counter()
+        """How many of them each rule's answers have right; every rule is a key."""
+        self.any_right = 0
+        """How many of them have a right completion."""
+        self.undecided = 0
+        self.introspective = 0
+        """`ProblemMeasures.undecided` and `introspective` of the judged problems."""
+        self.completions: Counter[int] = Counter()
+        """Solved problems by the number of their completions."""
+        self.lost_tokens = 0
+        """Generated tokens for which budgets had no room."""
+        self.useful_tokens = 0
+        """Tokens of the nodes on the paths of completions, each node once."""
+        self.unclosed = 0
+        self.unended = 0
+        """Sums of these `TreeMeasures`."""
+        self.widths: list[DepthMeasures] = []
+        """The trees at depth 1, 2, ..."""
+        self.latencies_s = array("d")
+        """From the start of each problem to its result, where one session did both."""
+        self.first_steps_s = array("d")
+        """From the start of each problem to the generator's first answer, likewise."""
+        self.compute: float | None = None
+        """FLOPs of both models for the solved problems; None where they are not known of all."""
+        self._completion_tokens, self._completion_s = 0, 0.0
 
     @classmethod
-    def of(
-        cls,
-        events: Iterable[AnyEvent],
-        vote: str = "",
-        model_parameters: Mapping[Role, int] | None = None,
-        critiques: int = 0,
-    ) -> Self:
+    def of(cls, events: Iterable[AnyEvent], config: RunConfig | None = None) -> Self:
         """The measures of a whole log."""
-        measures = cls(vote, model_parameters, critiques)
+        measures = cls(config)
         for event in events:
             measures.add(event)
         return measures
 
     def add(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Take in the next event; the first solution of a problem is the one that counts."""
         problem = self.run.apply(event)
         if server := getattr(event, "server", ""):
             self.servers.setdefault(server, WorkCounts()).add(event)
@@ -274,20 +356,51 @@ class Measures:
             self.speculation.use(event.problem, event.node)
         elif isinstance(event, Idle):
             self._idle_s[event.engine][event.why] += event.until - event.since
-        if problem and problem.solution:
-            unused = self.speculation.solved(problem.id)
-            self.lost_tokens += problem.solution.lost_tokens
-            self.calibration.add(problem.solution)
-            self.problems[problem.id] = problem_measures(
-                problem, problem.solution, self.model_parameters, unused
-            )
+        if problem and problem.solution and not problem.repeated:
+            self._add_problem(problem, problem.solution)
 
     def _add_request(self, request: EngineRequest) -> None:
         self.requests[request.engine].add(request)
-        load = self.critiques if request.engine == "verifier" and self.critiques else request.load
+        critiques = self.config.critiques
+        load = critiques if request.engine == "verifier" and critiques else request.load
         self.in_flight[request.engine].add(request.sent, request.done, load)
         if request.kind == "speculative" and request.engine == "generator":
             self.speculation.add(request)
+
+    def _add_problem(self, state: ProblemState, solved: ProblemSolved) -> None:
+        tree = tree_measures(state)
+        unused = self.speculation.solved(state.id)
+        problem = problem_measures(state, solved, tree, self.config.model_parameters, unused)
+        before = self.compute if self.problems else 0.0
+        known = before is not None and problem.compute is not None
+        self.compute = (before or 0.0) + (problem.compute or 0.0) if known else None
+        self.problems.append(problem)
+        self.calibration.add(solved)
+        if self.curve:
+            self.curve.add(solved)
+        if problem.correct is not None:
+            self.judged += 1
+            for rule, right in problem.correct.items():
+                self.right[rule] += right
+            self.any_right += bool(problem.any_correct)
+            self.undecided += problem.undecided
+            self.introspective += problem.introspective
+        if problem.seconds is not None:
+            self.latencies_s.append(problem.seconds)
+        self.completions[problem.completions] += 1
+        self.lost_tokens += solved.lost_tokens
+        self.useful_tokens += tree.useful_tokens
+        self.unclosed += tree.unclosed
+        self.unended += tree.unended
+        if tree.first_step_s is not None:
+            self.first_steps_s.append(tree.first_step_s)
+        if tree.completion_s is not None:
+            self._completion_tokens += tree.completion_tokens
+            self._completion_s += tree.completion_s
+        for depth, width in enumerate(tree.nodes_by_depth):
+            if depth == len(self.widths):
+                self.widths.append(DepthMeasures())
+            self.widths[depth].add(width)
 
     @property
     def wall_s(self) -> float:
@@ -298,22 +411,6 @@ class Measures:
     def generated_tokens(self) -> int:
         """Tokens of all answers of the generator."""
         return self.run.work.generated_tokens
-
-    @property
-    def useful_tokens(self) -> int:
-        """Tokens of the nodes on the paths of completions, each node once."""
-        return sum(problem.tree.useful_tokens for problem in self.problems.values())
-
-    @property
-    def compute(self) -> float | None:
-        """FLOPs of both models for the solved problems; None where they are not known of all."""
-        costs = [each.compute for each in self.problems.values() if each.compute is not None]
-        return sum(costs) if costs and len(costs) == len(self.problems) else None
-
-    @property
-    def latencies_s(self) -> list[float]:
-        """From the start of each problem to its result, where one session did both."""
-        return [each.seconds for each in self.problems.values() if each.seconds is not None]
 
     @property
     def idle_s(self) -> dict[Role, dict[str, float]]:
@@ -330,9 +427,7 @@ class Measures:
 
         Both over all completions of problems that one session has solved; None without any.
         """
-        trees = [p.tree for p in self.problems.values() if p.tree.completion_s is not None]
-        seconds = sum(tree.completion_s or 0.0 for tree in trees)
-        return sum(tree.completion_tokens for tree in trees) / seconds if seconds else None
+        return self._completion_tokens / self._completion_s if self._completion_s else None
 
     @property
     def cpu_s(self) -> float | None:
@@ -365,28 +460,33 @@ class Measures:
             return None
         return load / self.run.limits[ROLES.index(engine)]
 
-    def judged(self) -> list[ProblemMeasures]:
+    def judged_problems(self) -> Iterator[ProblemMeasures]:
         """The solved problems that have a reference."""
-        return [problem for problem in self.problems.values() if problem.correct is not None]
+        return (problem for problem in self.problems.values() if problem.correct is not None)
 
-    def rated(self) -> list[ProblemMeasures]:
+    def rated_problems(self) -> Iterator[ProblemMeasures]:
         """The problems that accuracies and costs are about: the judged ones, or all without any."""
-        return self.judged() or list(self.problems.values())
+        return self.judged_problems() if self.judged else iter(self.problems.values())
 
     def accuracy(self, rule: str) -> float | None:
         """Share of the judged problems that a rule's answers have right; None without any."""
-        judged = self.judged()
-        return sum(each.right(rule) for each in judged) / len(judged) if judged else None
+        return self.right[rule] / self.judged if self.judged else None
 
-    def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
-        """Judged problems by (independent parts, those of them that hold a right completion).
 
-        The run gives `n` completions a problem, each part `unit` of them (`curves.unit_size`).
-        """
-        return Counter(
-            (n // unit, len({root // unit for root in problem.right_roots}))
-            for problem in self.judged()
-        )
+@dataclass(slots=True)
+class DepthMeasures:
+    """The trees of a run at one depth, as far as they are so deep."""
+
+    problems: int = 0
+    nodes: int = 0
+    widest: int = 0
+    """Nodes of the widest tree."""
+
+    def add(self, width: int) -> None:
+        """Take in a tree with so many nodes there."""
+        self.problems += 1
+        self.nodes += width
+        self.widest = max(self.widest, width)
 
 
 def measured_problems(
@@ -402,13 +502,14 @@ def measured_problems(
         if request and request.kind == "speculative" and request.engine == "generator":
             ahead.add(request)
         if problem and problem.solution:
-            unused = ahead.solved(problem.id)
-            yield problem_measures(problem, problem.solution, model_parameters, unused)
+            tree, unused = tree_measures(problem), ahead.solved(problem.id)
+            yield problem_measures(problem, problem.solution, tree, model_parameters, unused)
 
 
 def problem_measures(
     problem: ProblemState,
     solved: ProblemSolved,
+    tree: TreeMeasures,
     model_parameters: Mapping[Role, int],
     unused_tokens: int,
 ) -> ProblemMeasures:
@@ -423,15 +524,14 @@ def problem_measures(
         scores=_scores(solved),
         correct=solved.correct,
         any_correct=solved.any_correct,
-        right_roots=_right_roots(solved),
+        completions=len(solved.completions),
         tokens=problem.work.generated_tokens,
         critique_tokens=problem.work.critique_tokens,
         unused_tokens=unused_tokens,
         verifier_calls=problem.work.verifier_calls,
         verifier_tokens=problem.work.verifier_tokens,
-        compute=compute_of(problem, model_parameters),
+        compute=compute_of(problem, tree, model_parameters),
         seconds=problem.seconds,
-        tree=tree_measures(problem),
         tree_digest=solved.tree_digest,
         limit=solved.limit,
         undecided=solved.undecided,
@@ -439,33 +539,29 @@ def problem_measures(
     )
 
 
-def computed_tokens(problem: ProblemState) -> dict[Role, int]:
-    """The tokens that each model computes for a problem, with perfect reuse of prefixes.
-
-    Of the generator the prompt and every thought of the tree, each once: what is sent ahead in vain
-    is left out, so that every schedule has the same number. Of the verifier the prompts without
-    what one before began with, and what it generates. An engine that loses a prefix from its cache
-    computes more, and so does one for requests that are cancelled: this is what the search needs,
-    not what an engine did, of which only some tell how much their caches served.
-    """
-    work, own = problem.work, problem.tokens_by_node()
-    prompt = min((event.prompt_tokens for _, event in problem.generated), default=0)
-    on_a_path = {node for path in problem.completed_paths() for node in path}
-    nodes = own.keys() - (_in_vain(problem) - on_a_path)
-    return {
-        "generator": prompt + sum(own[node] for node in nodes),
-        "verifier": work.verifier_tokens - work.reused_tokens + work.critique_tokens,
-    }
-
-
-def compute_of(problem: ProblemState, model_parameters: Mapping[Role, int]) -> float | None:
-    """FLOPs of both models for a problem: 2 N for each of its `computed_tokens`.
+def compute_of(
+    problem: ProblemState, tree: TreeMeasures, model_parameters: Mapping[Role, int]
+) -> float | None:
+    """FLOPs of both models for a problem: 2 N for each token that they compute for it.
 
     N are the parameters that a token is multiplied with, with a multiplication and an addition each
     (Kaplan et al. 2020, arXiv 2001.08361, section 2.1, without its term for attention). None where
     N of a model that worked is not known.
+
+    Prefixes are reused perfectly. Of the generator the prompt and every thought of the tree count,
+    each once: what is sent ahead in vain is left out, so that every schedule has the same number.
+    Of the verifier the prompts count without what one before began with, and what it generates. An
+    engine that loses a prefix from its cache computes more, and so does one for requests that are
+    cancelled: this is what the search needs, not what an engine did, of which only some tell how
+    much their caches served.
     """
-    worked = {role: tokens for role, tokens in computed_tokens(problem).items() if tokens}
+    work = problem.work
+    prompt = min((event.prompt_tokens for _, event in problem.generated), default=0)
+    computed: dict[Role, int] = {
+        "generator": prompt + tree.tokens,
+        "verifier": work.verifier_tokens - work.reused_tokens + work.critique_tokens,
+    }
+    worked = {role: tokens for role, tokens in computed.items() if tokens}
     if worked.keys() - model_parameters.keys():
         return None
     return float(sum(2 * model_parameters[role] * tokens for role, tokens in worked.items()))
@@ -473,77 +569,55 @@ def compute_of(problem: ProblemState, model_parameters: Mapping[Role, int]) -> f
 
 def tree_measures(problem: ProblemState) -> TreeMeasures:
     """The measures of a solved problem's tree."""
-    tokens = problem.tokens_by_node()
     paths = problem.completed_paths()
     on_a_path = {node for path in paths for node in path}
-    timed = problem.started is not None and not problem.resumed
-    first_step_s = None
-    if timed and problem.started is not None and problem.generated:
-        began, first = problem.generated[0]
-        first_step_s = began + first.done - problem.started
-    depths = Counter(len(node) for node in tokens.keys() - (_in_vain(problem) - on_a_path))
+    ends = [path[-1] for path in paths if path]
+    uses = {event.node for _, event in problem.uses}
+    own: dict[NodePath, int] = {}
+    written_at: dict[NodePath, float] = {}
+    in_vain: set[NodePath] = set()  # sent ahead and never asked for
+    thinking: set[NodePath] = set()
+    own_ends: set[NodePath] = set()
+    for node, thought, began, event in problem.thoughts():
+        own[node] = len(thought.ids)
+        written_at[node] = began + event.done
+        if event.kind == "speculative" and event.node not in uses and node not in on_a_path:
+            in_vain.add(node)
+        if thought.thinking:
+            thinking.add(node)
+        if thought.stop in (Stop.END, Stop.CUT) or (
+            thought.stop is Stop.STEP and not thought.text.strip()
+        ):
+            own_ends.add(node)
+    nodes = own.keys() - in_vain
+    depths = Counter(map(len, nodes))
+    useful = 0
+    for _, event in problem.generated:
+        needed, node = 0, event.node
+        for thought in event.thoughts:
+            needed += len(thought.ids) if node in on_a_path else 0
+            node = (*node, 0)
+        useful += min(needed, event.tokens)  # a text that closed a thinking was not generated
+    completion_s = first_step_s = None
+    if problem.started is not None and not problem.resumed:
+        for began, score in problem.scored:
+            written_at[score.node] = max(began + score.t, written_at.get(score.node, 0.0))
+        started = problem.started
+        completion_s = sum((written_at.get(end, started) - started for end in ends), 0.0)
+        if problem.generated:
+            began, first = problem.generated[0]
+            first_step_s = began + first.done - started
+    cut_off = problem.solution is not None and problem.solution.limit is not None
     return TreeMeasures(
-        useful_tokens=sum(_useful(event, on_a_path) for _, event in problem.generated),
-        completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
-        completion_s=_completion_s(problem, paths) if timed else None,
-        completions=len(paths),
-        unclosed=len(_inside_thinking(problem).intersection(path[-1] for path in paths if path)),
-        unended=_unended(problem, paths),
+        useful_tokens=useful,
+        completion_tokens=sum(own.get(node, 0) for path in paths for node in path),
+        completion_s=completion_s,
+        unclosed=len(thinking.intersection(ends)),
+        unended=0 if cut_off else sum(end not in own_ends for end in ends),
         first_step_s=first_step_s,
         nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
+        tokens=sum(own[node] for node in nodes),
     )
-
-
-def _useful(event: StepGenerated, on_a_path: set[NodePath]) -> int:
-    """How many of an answer's tokens were needed; a text that closed a thinking is none of them."""
-    node, needed = event.node, 0
-    for thought in event.thoughts:
-        needed += len(thought.ids) if node in on_a_path else 0
-        node = (*node, 0)
-    return min(needed, event.tokens)
-
-
-def _inside_thinking(problem: ProblemState) -> set[NodePath]:
-    return {node for node, thought, _, _ in problem.thoughts() if thought.thinking}
-
-
-def _unended(problem: ProblemState, paths: list[list[NodePath]]) -> int:
-    """Completions that the most steps or tokens ended; none where a limit cut the search off."""
-    if problem.solution and problem.solution.limit:
-        return 0
-    own_ends = {
-        node
-        for node, thought, _, _ in problem.thoughts()
-        if thought.stop in (Stop.END, Stop.CUT)
-        or (thought.stop is Stop.STEP and not thought.text.strip())
-    }
-    return sum(path[-1] not in own_ends for path in paths if path)
-
-
-def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:
-    """The sum over completions of the time until each was written and, if it was, scored."""
-    started = problem.started or 0.0
-    end_of = {node: began + event.done for node, _, began, event in problem.thoughts()}
-    for began, event in problem.scored:
-        end_of[event.node] = max(began + event.t, end_of.get(event.node, 0.0))
-    return sum(end_of.get(path[-1], started) - started for path in paths if path)
-
-
-def _in_vain(problem: ProblemState) -> set[NodePath]:
-    """Expansions sent ahead and never asked for, perhaps because they were asked for before
-    that.
-    """
-    uses = {event.node for _, event in problem.uses}
-    return {
-        node
-        for node, _, _, event in problem.thoughts()
-        if event.kind == "speculative" and event.node not in uses
-    }
-
-
-def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
-    right = {place for place, group in enumerate(event.groups) if group.correct}
-    return tuple(sorted({end.node[0] for end in event.completions if end.group in right}))
 
 
 def _scores(event: ProblemSolved) -> dict[str, tuple[float | None, float | None]]:

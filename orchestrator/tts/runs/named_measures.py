@@ -6,7 +6,7 @@ shows it: `python -m tests.runs.measures_page` writes it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ def _quality() -> Iterator[Measure]:
         "share",
         "Judged problems whose answer, by the strategy's vote, equals the reference. A comparison "
         "that the grader cannot decide counts as wrong.",
-        lambda run: rounded(run.accuracy(run.vote), 4),
+        lambda run: rounded(run.accuracy(run.config.vote), 4),
         key="accuracy",
     )
     for end, place in (("low", 0), ("high", 1)):
@@ -74,7 +74,7 @@ def _quality() -> Iterator[Measure]:
         "pass_at_n",
         "share",
         "Judged problems with at least one correct completion.",
-        lambda run: rounded(_mean([bool(problem.any_correct) for problem in run.judged()]), 4),
+        lambda run: rounded(_over(run.any_right, run.judged), 4),
         key="pass_at_n",
     )
     yield Measure(
@@ -177,10 +177,7 @@ def _latency() -> Iterator[Measure]:
             "s",
             "Percentiles of the time from a problem's start to the generator's first answer, of "
             "problems solved within one session.",
-            _percentile(
-                percent,
-                lambda run: [problem.tree.first_step_s for problem in run.problems.values()],
-            ),
+            _percentile(percent, lambda run: run.first_steps_s),
         )
     for percent in (50, 95):
         yield Measure(
@@ -291,7 +288,7 @@ def _speculation() -> Iterator[Measure]:
         "unclosed",
         "completions",
         "Completions that ended inside their thinking: without an answer, and without a vote.",
-        lambda run: sum(problem.tree.unclosed for problem in run.problems.values()),
+        lambda run: run.unclosed,
         key="thinking.unclosed",
     )
     yield Measure(
@@ -299,7 +296,7 @@ def _speculation() -> Iterator[Measure]:
         "completions",
         "Completions whose chains came to the most steps or tokens, without searches that a budget "
         "or deadline cut off.",
-        lambda run: sum(problem.tree.unended for problem in run.problems.values()),
+        lambda run: run.unended,
         key="unended",
     )
     yield Measure(
@@ -362,10 +359,8 @@ def _accuracy_95(place: int) -> Callable[[Measures], MeasureValue]:
     """The low end (0) or the high end (1) of the accuracy's interval."""
 
     def value_of(measures: Measures) -> MeasureValue:
-        accuracy = measures.accuracy(measures.vote)
-        if accuracy is None:
-            return None
-        return round(wilson(accuracy, len(measures.judged()))[place], 4)
+        accuracy = measures.accuracy(measures.config.vote)
+        return None if accuracy is None else round(wilson(accuracy, measures.judged)[place], 4)
 
     return value_of
 
@@ -378,20 +373,11 @@ def _over(value: float | None, total: float) -> float | None:
     return value / total if value is not None and total else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return _over(sum(values), len(values))
-
-
 def _percentile(
-    percent: int, values_of: Callable[[Measures], Iterable[float | None]], digits: int = 4
+    percent: int, values_of: Callable[[Measures], Iterable[float]], digits: int = 4
 ) -> Callable[[Measures], MeasureValue]:
-    """A percentile of a run's values, without those that it does not know."""
-
-    def value_of(measures: Measures) -> MeasureValue:
-        values = [value for value in values_of(measures) if value is not None]
-        return rounded(quantile(values, percent / 100), digits)
-
-    return value_of
+    """A percentile of a run's values."""
+    return lambda measures: rounded(quantile(values_of(measures), percent / 100), digits)
 
 
 MEASURES: Mapping[MeasureSection, tuple[Measure, ...]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .config import RunConfig
-from .curves import Point, WhyDependent, points, unit_size, why_dependent
+from .curves import Point, WhyDependent, why_dependent
 from .run import Run
 from .statistics import SIGNIFICANT, Gain, gain_of, holm, wilson
 from .summary import Summary, accuracy_by_level, summarise
@@ -74,10 +75,10 @@ class Row:
     """Ends with the run's own n; nothing else where `no_curve` says why."""
     no_curve: NoCurve | None
     answers: list[Answer] = field(default_factory=list)
-    """The answers of the solved problems, by this row's vote."""
+    """The answers of the solved problems, by this row's vote; empty unless asked for."""
     summary: Summary
     """The run's summary, under its own vote."""
-    right: dict[str, float] = field(default_factory=dict, metadata={"json": False})
+    right: Mapping[str, float] = field(default_factory=dict, metadata={"json": False})
     """Whether the answer of each problem is right; with several seeds how often."""
 
     @property
@@ -105,10 +106,13 @@ def summary_of(run: Run) -> Summary:
     return run.summary or summarise(run.config, run.totals)
 
 
-def rows_of(run: Run, votes: Mapping[str, str]) -> list[Row]:
+def rows_of(run: Run, votes: Mapping[str, str], *, answers: bool = False) -> list[Row]:
     """A row for each strategy that a run stands for, with its vote; raises RunError."""
     summary = summary_of(run)
-    return [_row(run, summary, strategy, vote) for strategy, vote in votes.items()]
+    return [
+        _row(run, summary, strategy, vote, list(answers_of(run, vote)) if answers else [])
+        for strategy, vote in votes.items()
+    ]
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
@@ -141,13 +145,20 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, differs=apart(row)) for row in rows]
 
 
-def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
-    by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
-    accuracy, judged, rated = by_rule.get(vote), run.totals.judged(), run.totals.rated()
-    right = {problem.id: float(problem.right(vote)) for problem in judged}
-    seconds = [p.seconds for p in rated if p.seconds is not None]
-    compute = [p.compute for p in rated if p.compute is not None]
-    knows = rated and len(compute) == len(rated)
+def _row(run: Run, summary: Summary, strategy: str, vote: str, answers: list[Answer]) -> Row:
+    measures = run.totals
+    accuracy, right = _accuracy_by(vote, summary), measures.problems.right(vote)
+    seconds, compute = array("d"), array("d")
+    rated = tokens = calls = 0
+    for problem in measures.rated_problems():
+        rated += 1
+        tokens += problem.search_tokens
+        calls += problem.verifier_calls
+        if problem.seconds is not None:
+            seconds.append(problem.seconds)
+        if problem.compute is not None:
+            compute.append(problem.compute)
+    knows = 0 < len(compute) == rated
     curve, no_curve = _curve(run, summary, strategy, vote)
     return Row(
         strategy=strategy,
@@ -161,24 +172,25 @@ def _row(run: Run, summary: Summary, strategy: str, vote: str) -> Row:
         accuracy=accuracy,
         interval_95=_interval(accuracy, len(right)),
         pass_at_n=summary.pass_at_n,
-        tokens_per_problem=round(_mean(p.search_tokens for p in rated), 1),
+        tokens_per_problem=round(tokens / max(rated, 1), 1),
         compute_per_problem=fmean(compute) if knows else None,
         no_compute=None if knows else _no_compute(run.config),
-        verifier_calls_per_problem=round(_mean(p.verifier_calls for p in rated), 1),
+        verifier_calls_per_problem=round(calls / max(rated, 1), 1),
         seconds_per_problem=round(fmean(seconds), 3) if seconds else None,
         wall_s=summary.wall_s,
-        accuracy_by_level=accuracy_by_level((p.level, p.right(vote)) for p in judged),
+        accuracy_by_level=accuracy_by_level(
+            (problem.level, problem.right(vote)) for problem in measures.judged_problems()
+        ),
         curve=curve,
         no_curve=no_curve,
-        answers=list(answers_of(run, vote)),
+        answers=answers,
         summary=summary,
         right=right,
     )
 
 
-def _mean(values: Iterable[float]) -> float:
-    """The mean; 0 without values."""
-    return fmean(numbers) if (numbers := list(values)) else 0.0
+def _accuracy_by(vote: str, summary: Summary) -> float | None:
+    return {str(rule): share for rule, share in summary.accuracy_by_rule.items()}.get(vote)
 
 
 def _no_compute(config: RunConfig) -> str:
@@ -198,16 +210,14 @@ def _curve(
     run: Run, summary: Summary, strategy: str, vote: str
 ) -> tuple[tuple[Point, ...], NoCurve | None]:
     """The points of a run at its own n and, if it is made of smaller runs, below; or why not."""
-    accuracy = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}.get(vote)
-    n = summary.n or 0
+    accuracy, n = _accuracy_by(vote, summary), summary.n or 0
     if accuracy is None or summary.pass_at_n is None:
         return (), "no_reference"
     own = (Point(n, accuracy, summary.pass_at_n, 1),)
     if why := why_dependent(strategy, limited=bool(summary.limits)):
         return own, why
-    unit = unit_size(strategy, summary.parameters)
-    solved = (problem.solution for problem in run.solved if problem.solution)
-    return points(solved, n, unit, vote) or own, None
+    curve = run.totals.curve
+    return (curve and curve.points(vote)) or own, None
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:

@@ -27,7 +27,7 @@ from .measures import Measures
 from .named_measures import ALL
 from .records import NOT_WRITTEN, CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
-from .state import ProblemState, RunState, solved_problems
+from .state import ProblemState, solved_problems
 from .summary import Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
@@ -64,11 +64,6 @@ class Run:
         )
 
     @cached_property
-    def solved(self) -> tuple[ProblemState, ...]:
-        """The solved problems without their requests, as they were solved; raises RunError."""
-        return tuple(solved_problems(read_events(self.folder), RunState(keeps_events=False)))
-
-    @cached_property
     def requests(self) -> tuple[EngineRequest, ...]:
         """All requests to both engines, in the order in which they ended; raises RunError."""
         return tuple(requests_of(read_events(self.folder)))
@@ -76,9 +71,7 @@ class Run:
     @cached_property
     def totals(self) -> Measures:
         """What its log adds up to, as far as it goes; raises RunError."""
-        config = self.config
-        events = read_events(self.folder)
-        return Measures.of(events, config.vote, config.model_parameters, config.critiques)
+        return Measures.of(read_events(self.folder), self.config)
 
     @property
     def accuracy(self) -> float | None:

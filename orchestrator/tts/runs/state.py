@@ -220,10 +220,8 @@ class Change(NamedTuple):
 class RunState(RunClock):
     """The state of a run by its log so far: its clock, its sessions, the open problems."""
 
-    def __init__(self, *, keeps_events: bool = True) -> None:
-        """With `keeps_events` the requests of open problems are kept, else they are counted."""
+    def __init__(self) -> None:
         super().__init__()
-        self.keeps_events = keeps_events
         self.sessions = 0
         self.limits: tuple[int, int] | None = None
         """Limits in flight by the last session: generator requests, verifier tokens."""
@@ -233,8 +231,8 @@ class RunState(RunClock):
         """Each session's latest resource use, by its number, from 1."""
         self.open: dict[str, ProblemState] = {}
         """The problems that the log has mentioned and that are not solved, by id."""
-        self.solved: set[str] = set()
-        """The ids of the others."""
+        self.solved: dict[str, int] = {}
+        """The ids of the others, each with how many were solved before it."""
         self.changed: dict[str, Change] = {}
         """The latest change of each function's file, by role."""
 
@@ -262,11 +260,11 @@ class RunState(RunClock):
             return None
         state = self.open.get(name)
         if state is None:
-            state = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
+            state = self.open[name] = ProblemState(name, repeated=over)
         state.apply(event, self.began)
         if state.solution is None:
             return None
-        self.solved.add(name)
+        self.solved.setdefault(name, len(self.solved))
         return self.open.pop(name)
 
     def change(self, files: Mapping[str, str]) -> None:

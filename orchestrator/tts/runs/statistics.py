@@ -226,18 +226,6 @@ def pass_at_k(n: int, right: int, k: int) -> float:
     return 1.0 - missed
 
 
-def mean_pass_at_k(counts: Mapping[tuple[int, int], int], k: int) -> float | None:
-    """The mean over problems that have k units; `counts`: problems by (units, right units).
-
-    None if no problem has that many.
-    """
-    enough = {pair: problems for pair, problems in counts.items() if pair[0] >= k}
-    total = sum(enough.values())
-    if not total:
-        return None
-    return sum(pass_at_k(n, c, k) * problems for (n, c), problems in enough.items()) / total
-
-
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """The places of the (cost, value) pairs that no other pair dominates, by rising cost.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -18,10 +18,9 @@ from tts.strategies.strategy import Vote
 
 from .checks import read_summary_fields
 from .config import RunConfig
-from .curves import pass_over_k
 from .events import LoggedCount
 from .folder import SUMMARY, Json
-from .measures import Measures, ProblemMeasures
+from .measures import Measures
 from .named_measures import summary_values
 from .statistics import quantile, rounded
 from .verdicts import alarms
@@ -240,14 +239,19 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
-    work, rule, judged = measures.run.work, config.vote, measures.judged()
+    work, rule, problems = measures.run.work, config.vote, measures.problems
     warnings = alarms(measures.calibration.observations, "completion")
-    solved = [measures.problems[problem] for problem in sorted(measures.problems)]
-    rules = sorted({rule for problem in judged for rule in problem.correct or ()})
+    trees, questions = hashlib.sha256(), hashlib.sha256()  # in order of problem id
+    for name in sorted(problems):
+        each = problems[name]
+        answers = [each.answers[vote] for vote in get_args(Vote)]
+        trees.update(f"{name}|{each.tree_digest}|{answers}\n".encode())
+        questions.update(f"{name}|{each.question}\n".encode())
+    shares = measures.curve.pass_over_k() if measures.curve else {}
     return Summary.of_json(
         {
             **_measured(measures),
-            **({"judged": len(judged)} if len(judged) < len(solved) else {}),
+            **({"judged": measures.judged} if measures.judged < len(problems) else {}),
             "generator_calls": work.generator_calls,
             "verifier_calls": work.verifier_calls,
             "verifier_cached": work.cached_scores,
@@ -262,22 +266,21 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "context": config.context,
             "deployment": config.deployment,
             "dataset": config.dataset,
-            "accuracy_by_rule": {each: rounded(measures.accuracy(each), 4) for each in rules},
-            **_pass_over_k(config, measures),
+            "accuracy_by_rule": {
+                each: rounded(measures.accuracy(each), 4) for each in sorted(measures.right)
+            },
+            **({"pass_at_k": {str(k): round(v, 4) for k, v in shares.items()}} if shares else {}),
             "accuracy_by_level": accuracy_by_level(
-                (problem.level, problem.right(rule)) for problem in judged
+                (problem.level, problem.right(rule)) for problem in measures.judged_problems()
             ),
-            "undecided": sum(problem.undecided for problem in judged),
-            "introspective_answers": sum(problem.introspective for problem in judged),
+            "undecided": measures.undecided,
+            "introspective_answers": measures.introspective,
             "sessions": measures.run.sessions,
-            "tree_digest": _digest(
-                f"{each.id}|{each.tree_digest}|{[each.answers[r] for r in get_args(Vote)]}"
-                for each in solved
-            ),
-            "questions": _digest(f"{problem.id}|{problem.question}" for problem in solved),
-            **_limits(config, solved),
+            "tree_digest": trees.hexdigest(),
+            "questions": questions.hexdigest(),
+            **_limits(config, measures),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
-            **_completions(config.parameters["n"], solved),
+            **_completions(config.parameters["n"], measures.completions),
             **({"verifier": warnings} if warnings else {}),
         }
     )
@@ -294,13 +297,6 @@ def _measured(measures: Measures) -> Json:
     if not data["thinking"]["tokens"]:
         del data["thinking"]
     return data
-
-
-def _pass_over_k(config: RunConfig, measures: Measures) -> Json:
-    """The part on pass@k, if it can be told."""
-    shares = pass_over_k(config, measures)
-    rounded_shares = {str(k): round(share, 4) for k, share in shares.items()}
-    return {"pass_at_k": rounded_shares} if rounded_shares else {}
 
 
 def _engine_use(measures: Measures) -> Json:
@@ -331,24 +327,29 @@ def _engine_use(measures: Measures) -> Json:
     }
 
 
-def _limits(config: RunConfig, solved: Iterable[ProblemMeasures]) -> Json:
+def _limits(config: RunConfig, measures: Measures) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
     if not config.limits:
         return {}
-    cut_off = [problem for problem in solved if problem.limit]
+    limited: Counter[str] = Counter()
+    unanswered = 0
+    for name in sorted(measures.problems):
+        if limit := (problem := measures.problems[name]).limit:
+            limited[limit] += 1
+            unanswered += problem.answers.get(config.vote) is None
     return {
         "limits": msgspec.to_builtins(config.limits),
-        "limited": dict(Counter(problem.limit for problem in cut_off)),
-        "unanswered": sum(problem.answers.get(config.vote) is None for problem in cut_off),
+        "limited": dict(limited),
+        "unanswered": unanswered,
     }
 
 
-def _completions(n: int, solved: Sequence[ProblemMeasures]) -> Json:
+def _completions(n: int, counts: Mapping[int, int]) -> Json:
     """How many completions came out on average, if not n of every problem."""
-    counts = [problem.tree.completions for problem in solved]
-    if all(count == n for count in counts):
+    if not counts.keys() - {n}:
         return {}
-    return {"mean_completions": round(sum(counts) / len(counts), 3)}
+    mean = sum(count * problems for count, problems in counts.items()) / sum(counts.values())
+    return {"mean_completions": round(mean, 3)}
 
 
 def accuracy_by_level(
@@ -363,11 +364,3 @@ def accuracy_by_level(
         level: {"problems": len(rights), "accuracy": round(sum(rights) / len(rights), 4)}
         for level, rights in sorted(levels.items())
     }
-
-
-def _digest(parts: Iterable[str]) -> str:
-    """One hash over what each problem adds to it, in order of problem id."""
-    sha = hashlib.sha256()
-    for part in parts:
-        sha.update(f"{part}\n".encode())
-    return sha.hexdigest()

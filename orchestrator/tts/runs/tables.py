@@ -145,9 +145,13 @@ def answers_of(run: Run, vote: str | None = None) -> Iterator[Answer]:
     Raises RunError.
     """
     vote = vote or run.config.vote
-    place = {name: number for number, name in enumerate(run.config.problem_ids)}
-    solved = run.totals.problems.values()
-    for problem in sorted(solved, key=lambda problem: place.get(problem.id, len(place))):
+    problems, ids = run.totals.problems, run.config.problem_ids
+    names = [name for name in ids if name in problems]
+    if len(names) < len(problems):  # a log that holds others
+        others = problems.keys() - set(ids)
+        names += (name for name in problems if name in others)
+    for name in names:
+        problem = problems[name]
         yield Answer(id=problem.id, level=problem.level, **_answer_columns(problem, vote))
 
 
@@ -176,7 +180,7 @@ def problem_rows(folders: Sequence[Path]) -> Iterator[ProblemRow]:
                     **_answer_columns(problem, vote),
                     vote=vote,
                     any_correct=problem.any_correct,
-                    completions=problem.tree.completions,
+                    completions=problem.completions,
                     generated_tokens=problem.tokens,
                     verifier_tokens=problem.verifier_tokens,
                     critique_tokens=problem.critique_tokens,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from .clustered import (
     Estimate,
     Observations,
@@ -26,9 +28,9 @@ class ScoreCalibration:
     """Collects the scores of completions."""
 
     def __init__(self) -> None:
-        self._scores, self._right = array("d"), array("b")
-        self._problems = array("l")
-        self._count = 0
+        self._scores, self._right = array("d"), bytearray()
+        self._sizes = array("l")
+        """How many of each problem there are."""
         self.without_score = 0
         """Completions that were never scored."""
 
@@ -38,21 +40,20 @@ class ScoreCalibration:
         """
         if event.correct is None:
             return
-        for completion in event.completions:
-            if completion.score is None:
-                self.without_score += 1
-                continue
-            self._scores.append(completion.score)
-            self._right.append(
-                completion.group >= 0 and bool(event.groups[completion.group].correct)
-            )
-            self._problems.append(self._count)
-        self._count += 1
+        scored = [each for each in event.completions if each.score is not None]
+        self.without_score += len(event.completions) - len(scored)
+        self._sizes.append(len(scored))
+        for each in scored:
+            self._scores.append(each.score or 0.0)
+            self._right.append(each.group >= 0 and bool(event.groups[each.group].correct))
 
     @property
     def observations(self) -> Observations:
         """The scored completions."""
-        return Observations.of(self._scores, map(bool, self._right), self._problems, self._count)
+        count = len(self._sizes)
+        problems = np.repeat(np.arange(count), np.array(self._sizes, np.int64))
+        right = np.frombuffer(bytes(self._right), np.bool_)
+        return Observations(np.array(self._scores, np.float64), right, problems, count)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from tts.fleet.server import Work
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.run import Run
 from tts.scheduling import Policy
 from tts.search import Aggregation
 from tts.serving.server.triton_log import Loading
@@ -50,7 +51,15 @@ from .questions import (
     require_several,
 )
 from .result import Result, RunProgress
-from .run import OpenRun, begin, complete, logged_drivers, logged_results, open_run
+from .run import (
+    OpenRun,
+    begin,
+    complete,
+    logged_drivers,
+    logged_results,
+    open_run,
+    summarised,
+)
 from .scoring import Candidate, Scorer, generate, ranked, solutions_of
 from .solver import Outbox, Solver, streamed
 from .strategy import choose
@@ -227,8 +236,8 @@ class AsyncSession:
 
     async def execute(
         self, run: OpenRun, progress: RunProgress, outbox: Outbox | None = None
-    ) -> None:
-        """Solve what remains of a run, in its folder.
+    ) -> Run:
+        """Solve what remains of a run, in its folder; returns the finished run.
 
         Its results go to `outbox`, those that are in its log already first. Generations and scores
         of unfinished problems are taken from the log. Raises a TtsError if a problem fails, and
@@ -241,8 +250,7 @@ class AsyncSession:
                     await outbox.room()
                     outbox.put(result)
             if not run.remaining:
-                complete(run)
-                return
+                return complete(run)
             async with logged_drivers(run, engines, progress) as drivers:
                 self._drivers.add(drivers)
                 try:
@@ -256,6 +264,7 @@ class AsyncSession:
                         )
                 finally:
                     self._drivers.discard(drivers)
+            return summarised(run)
 
     async def generate(
         self,

@@ -137,7 +137,7 @@ def begin(run: OpenRun, remotes: Mapping[str, RemoteEngine], progress: RunProgre
 async def logged_drivers(
     run: OpenRun, engines: Engines, progress: RunProgress
 ) -> AsyncIterator[Drivers]:
-    """Drivers whose work is logged in the run's folder; after the block the run is complete.
+    """Drivers whose work is logged in the run's folder; after the block its log is complete.
 
     Where the block raises, what was done until then is saved.
     """
@@ -152,7 +152,6 @@ async def logged_drivers(
         ):
             yield drivers
         _end(log)
-    _summarise(run)
 
 
 def _check_same(plan: Plan, folder: Path) -> None:
@@ -160,14 +159,14 @@ def _check_same(plan: Plan, folder: Path) -> None:
     check_same(plan.config.to_json(), before.to_json(), folder)
 
 
-def complete(run: OpenRun) -> None:
+def complete(run: OpenRun) -> Run:
     """Complete a run whose problems are all solved: the log's end, the summary."""
     if has_finished(run.folder):
-        return
+        return Run.load(run.folder)
     if not any(isinstance(event, Finished) for event in read_events(run.folder)):
         with RunLog(run.folder) as log:
             _end(log)
-    _summarise(run)
+    return summarised(run)
 
 
 def _end(log: RunLog) -> None:
@@ -175,11 +174,12 @@ def _end(log: RunLog) -> None:
     log.sync()
 
 
-def _summarise(run: OpenRun) -> None:
-    """Write the answers and the summary, both from one reading of the log."""
+def summarised(run: OpenRun) -> Run:
+    """The run, once its answers and its summary are written, both from one reading of the log."""
     finished = Run(run.folder, run.plan.config, None)
     write_answers(finished)
     write_summary(finished.folder, summarise(finished.config, finished.totals).to_json())
+    return finished
 
 
 def logged_results(folder: Path, problems: Iterable[Problem], vote: Vote) -> Iterator[Result]:

@@ -24,7 +24,7 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     runs.write_run(folder, events, **config)
     write_summary(
-        folder, summarise(RunConfig(**config), Measures.of(events, config["vote"])).to_json()
+        folder, summarise(RunConfig(**config), Measures.of(events, RunConfig(**config))).to_json()
     )
     return folder
 

@@ -99,7 +99,8 @@ def record(folder, run, deployment):
     (folder / EVENTS).write_bytes(log_bytes(*run.events))
     write_summary(
         folder,
-        summarise(RunConfig(**config), Measures.of(run.events, config["vote"])).to_json() | solved,
+        summarise(RunConfig(**config), Measures.of(run.events, RunConfig(**config))).to_json()
+        | solved,
     )
     return folder
 

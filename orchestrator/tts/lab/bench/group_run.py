@@ -249,5 +249,5 @@ def _run(
 ) -> None:
     """Run what has not finished and keep the comparison's numbers."""
     carry_out(campaign, plans, folder, way_on(plan, folder), repair=repair)
-    rows, _ = read_rows(folder)
+    rows = read_rows(folder, campaign.finished)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})

@@ -99,7 +99,7 @@ class RunResult:
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
     latencies_s: tuple[float, ...]
-    right: Mapping[str, bool]
+    right: Mapping[str, float]
     """Whether each problem's answer is right, where there is a reference."""
     scores: int
     """Scores that its searches asked for."""
@@ -128,7 +128,7 @@ class RunResult:
             measures.useful_tokens,
             measures.goodput,
             tuple(measures.latencies_s),
-            {problem.id: problem.right(measures.vote) for problem in measures.judged()},
+            measures.problems.right(run.config.vote),
             work.verifier_calls + work.cached_scores,
             work.cached_scores,
             read_summary(folder).tree_digest,
@@ -185,7 +185,7 @@ class CellResult:
         return quantile((each for run in self.runs for each in run.latencies_s), 0.5)
 
     @property
-    def right(self) -> dict[str, bool]:
+    def right(self) -> dict[str, float]:
         """Whether each problem's answer is right, over all rounds."""
         return {name: right for run in self.runs for name, right in run.right.items()}
 

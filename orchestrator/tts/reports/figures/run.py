@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,6 @@ from functools import partial
 import altair as alt
 
 from tts.build.spec import ROLES
-from tts.runs import curves
 from tts.runs.clustered import auroc
 from tts.runs.named_measures import ALL
 from tts.runs.run import Run
@@ -42,19 +42,20 @@ _UNIT = alt.Scale(domain=[0, 1], padding=10)
 
 def by_level(run: Run) -> Figure | None:
     """Accuracy by level, with 95% intervals; None without levels."""
-    levels: dict[str, list[bool]] = {}
-    for problem in run.totals.judged():
+    problems, right = Counter[str](), Counter[str]()
+    for problem in run.totals.judged_problems():
         if problem.level is not None:
-            levels.setdefault(str(problem.level), []).append(problem.right(run.config.vote))
-    if not levels:
+            problems[str(problem.level)] += 1
+            right[str(problem.level)] += problem.right(run.config.vote)
+    if not problems:
         return None
-    order = sorted(levels, key=lambda level: (len(level), level))
-    rows = [_share_row("level", level, levels[level]) for level in order]
+    order = sorted(problems, key=lambda level: (len(level), level))
+    rows = [_share_row("level", level, right[level], problems[level]) for level in order]
     shares = ", ".join(f"{_share(row)} at level {row['level']}" for row in (rows[0], rows[-1]))
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.totals.judged()):,} problems are right, {shares}.",
+        f"{percent(run.accuracy)} of {run.totals.judged:,} problems are right, {shares}.",
         rows,
         _shares_spec("level", order),
         notes=["Bars are 95% intervals (Wilson)."],
@@ -63,13 +64,14 @@ def by_level(run: Run) -> Figure | None:
 
 def by_rule(run: Run) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
-    judged = run.totals.judged()
-    judging = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULE_NAMES if rule in judging]
-    if not rules:
+    measures, judged = run.totals, run.totals.judged
+    right = {
+        name: measures.right[rule] for rule, name in RULE_NAMES.items() if rule in measures.right
+    }
+    if not right:
         return None
-    rows = [_share_row("rule", RULE_NAMES[rule], [p.right(rule) for p in judged]) for rule in rules]
-    rows.append(_share_row("rule", "any (pass@n)", [bool(p.any_correct) for p in judged]))
+    right["any (pass@n)"] = measures.any_right
+    rows = [_share_row("rule", name, count, judged) for name, count in right.items()]
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
@@ -84,7 +86,7 @@ def by_rule(run: Run) -> Figure | None:
 
 def pass_over_k(run: Run) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
-    shares = curves.pass_over_k(run.config, run.totals)
+    shares = run.totals.curve.pass_over_k() if run.totals.curve else {}
     if len(shares) < 2:
         return None
     rows: list[TableRow] = [{"k": k, "pass@k": round(share, 4)} for k, share in shares.items()]
@@ -118,16 +120,16 @@ def calibration(run: Run) -> Figure | None:
     return _with_unscored(run, reliability(observations, "completions"))
 
 
-def _share_row(column: str, name: str, right: list[bool]) -> TableRow:
-    share = sum(right) / len(right)
-    low, high = wilson(share, len(right))
+def _share_row(column: str, name: str, right: int, problems: int) -> TableRow:
+    share = right / problems
+    low, high = wilson(share, problems)
     return {
         column: name,
         "accuracy": round(share, 4),
         "low": round(low, 4),
         "high": round(high, 4),
-        "right": sum(right),
-        "problems": len(right),
+        "right": right,
+        "problems": problems,
     }
 
 
@@ -156,7 +158,7 @@ Make = Callable[[Run], Figure | None]
 
 def right_share(run: Run) -> str:
     """The share of right answers, with its interval and of how many if some have no reference."""
-    judged = len(run.totals.judged())
+    judged = run.totals.judged
     some = judged < len(run.totals.problems)
     return accuracy_cell(run.accuracy, judged) + f" of the {judged:,} with a reference" * some
 
@@ -219,7 +221,7 @@ def key_measures(run: Run) -> Figure | None:
     if not measures.wall_s:
         return None
     solved = len(measures.problems)
-    right = f", {right_share(run)} right" if measures.judged() else ""
+    right = f", {right_share(run)} right" if measures.judged else ""
     return Figure(
         "measures",
         "Measures",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
+from math import ceil
 
 import altair as alt
 
 from tts.build.spec import ROLES, Role
 from tts.runs.run import Run
-from tts.runs.statistics import quantile
 
 from .charts import (
     ALL_FIELDS,
@@ -63,7 +64,7 @@ def token_use(run: Run) -> Figure | None:
 
 def tokens_per_problem(run: Run) -> Figure | None:
     """The distribution of generated tokens per problem; None without problems."""
-    tokens = [float(problem.tokens) for problem in run.totals.problems.values()]
+    tokens = array("d", (problem.tokens for problem in run.totals.problems.values()))
     return histogram(
         "tokens-per-problem",
         "Generated tokens per problem",
@@ -161,23 +162,21 @@ def tokens_per_request(run: Run, engine: Role) -> Figure | None:
 
 def tree_shape(run: Run) -> Figure | None:
     """Nodes of the trees by depth: how wide they are, and how many go so deep."""
-    shapes = [problem.tree.nodes_by_depth for problem in run.totals.problems.values()]
-    deepest = max(map(len, shapes), default=0)
-    if not deepest:
+    widths, problems = run.totals.widths, len(run.totals.problems)
+    if not widths:
         return None
-    rows: list[TableRow] = []
-    for depth in thinned(range(1, deepest + 1), 100):
-        widths = [shape[depth - 1] for shape in shapes if len(shape) >= depth]
-        rows.append(
-            {
-                "depth": depth,
-                "nodes per problem": round(sum(widths) / len(shapes), 3),
-                "widest": max(widths),
-                "problems": len(widths),
-            }
-        )
-    depths = [float(len(shape)) for shape in shapes]
-    nodes = sum(map(sum, shapes)) / len(shapes)
+    rows: list[TableRow] = [
+        {
+            "depth": depth,
+            "nodes per problem": round(widths[depth - 1].nodes / problems, 3),
+            "widest": widths[depth - 1].widest,
+            "problems": widths[depth - 1].problems,
+        }
+        for depth in thinned(range(1, len(widths) + 1), 100)
+    ]
+    middle = ceil(problems / 2) - 1
+    median = sum(problems - width.problems <= middle for width in widths)
+    nodes = sum(width.nodes for width in widths) / problems
     steps = alt.Axis(labelOverlap=True, labelAngle=0)
     columns = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
     columns = columns.encode(
@@ -186,8 +185,8 @@ def tree_shape(run: Run) -> Figure | None:
     return Figure(
         "tree-shape",
         "Depth and width of the trees",
-        f"A tree has {number(nodes)} steps in the mean and is {number(quantile(depths, 0.5) or 0)} "
-        f"deep in the median, {number(max(depths))} at most.",
+        f"A tree has {number(nodes)} steps in the mean and is {number(median)} deep in the median, "
+        f"{number(len(widths))} at most.",
         rows,
         spec(columns, 200),
     )
@@ -197,7 +196,7 @@ def in_flight(run: Run, engine: Role) -> Figure | None:
     """The load in flight on an engine over time."""
     wall, load = run.totals.wall_s, run.totals.in_flight[engine]
     means, unit = load.means(wall), _LOADS[engine]
-    if engine == "verifier" and run.totals.critiques:
+    if engine == "verifier" and run.config.critiques:
         unit = "critiques"
     if not means or not load.total:
         return None
