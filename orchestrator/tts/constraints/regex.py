@@ -46,10 +46,7 @@ _COUNT = re.compile(r"\{(\d{1,6})(,(\d{1,6})?)?\}")
 
 
 def parse_regex(text: str) -> Node:
-    """The language of a regular expression.
-
-    Raises ConfigError naming the place and what is wrong there.
-    """
+    """The language of a regular expression; raises ConfigError naming the place of a mistake."""
     return _RegexReader(text).whole()
 
 

@@ -294,10 +294,7 @@ def _repeats(node: Node, depth: int) -> Iterator[int]:
 
 
 def rules_of(node: Node, name: str) -> dict[str, Node]:
-    """The rules of a regular language; the first has this name, with which the others begin.
-
-    Raises ConfigError for one that can be read in too many ways.
-    """
+    """The rules of a regular language, from `name` on; ConfigError: too many ways to read it."""
     return {name: node} if is_plain(node) else _deterministic(Automaton.of(node), name)
 
 

@@ -97,10 +97,7 @@ _KEYWORDS = {
 
 
 def parse_schema(text: str) -> Node:
-    """The JSON texts, one line each, of the values that a schema allows in a box.
-
-    Raises ConfigError naming the place in the schema and what is wrong there.
-    """
+    """The JSON lines of the values that a schema allows in a box; or a telling ConfigError."""
     try:
         schema = parse_json(text, strict=True)
     except Unreadable as error:
@@ -109,10 +106,7 @@ def parse_schema(text: str) -> Node:
 
 
 def whole_rules(schema: Mapping[str, Any]) -> dict[str, Node]:
-    """The rules of the outputs that a schema allows, which passed its check (`schema_check`).
-
-    Raises ConfigError for what is not read here.
-    """
+    """The rules of the outputs that a checked schema allows; ConfigError: it is not read here."""
     reader = _SchemaReader(schema, Ref("char"))
     return {"root": reader.value(schema, "$"), "char": _JSON_CHAR, **reader.rules}
 

@@ -39,10 +39,7 @@ _UTF8_BLOCKS = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
 
 
 def step_grammar(answer: Mapping[str, Node], start: str = TEXT_RULE) -> str:
-    """The grammar of a text in which every box holds an answer; `start` is from `rule_after`.
-
-    `answer` are the rules of an answer, the first of which is called `answer`.
-    """
+    """The grammar of a text, from the rule `start` on, whose boxes follow the rules of `answer`."""
     rules = {
         "root": start,
         TEXT_RULE: f'[^\\\\]* ("\\\\" {_ESCAPE_RULE})?',
@@ -246,10 +243,7 @@ class AnswerConstraint:
     """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
     def guide(self, before: str = "") -> Guide:
-        """The grammar of the text after `before`, the steps so far.
-
-        Of `before` only what follows its last line break counts.
-        """
+        """The grammar of the text after `before`, of which only the last line counts."""
         rule = rule_after(before)
         if rule not in self._guides:
             self._guides[rule] = Guide(EBNF, step_grammar(self.rules, rule))
@@ -279,10 +273,7 @@ MAX_BRACES = 16
 
 
 def require_boxable(automaton: Automaton, delimiter: str) -> None:
-    """Raise ConfigError if some text of the language would not be the answer of its box.
-
-    `delimiter` is the generator's step delimiter.
-    """
+    """Raise ConfigError if a text of the language would end its box, or a step at `delimiter`."""
     if (text := _unbalanced(automaton)) is not None:
         _refuse(
             text,

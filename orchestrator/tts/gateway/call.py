@@ -154,10 +154,7 @@ def authenticate(service: Service, exchange: Exchange) -> None:
 
 
 async def read_call(service: Service, exchange: Exchange, kind: type[Body]) -> Call[Body]:
-    """The call that a body holds, for the deployment that it names; charged as a request.
-
-    Raises ApiError.
-    """
+    """The call that a body holds for the deployment it names, charged as a request; or ApiError."""
     body = await exchange.body(service.settings.max_body)
     if (key := exchange.key) is not None:
         _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
@@ -174,10 +171,7 @@ async def read_call(service: Service, exchange: Exchange, kind: type[Body]) -> C
 
 
 def strategy_of(service: Service, exchange: Exchange, model: str) -> str | None:
-    """The strategy that a model's name stands for; None: plain generation.
-
-    Raises ApiError for a name that is not served, or not to the request's key.
-    """
+    """The strategy in a model's name, None for plain generation; ApiError if not allowed."""
     if model not in service.models:
         raise ApiError(
             404,

@@ -130,9 +130,7 @@ class _Cork:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A connection that is closed when headers are too long, or do not come in time, or when what
-    is sent is not taken.
-    """
+    """A connection that is closed when headers are too long or late, or nothing sent is taken."""
 
     _alarm: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None

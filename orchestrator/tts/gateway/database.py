@@ -118,10 +118,7 @@ def database(file: Path, *tables: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def read_only(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing, to a file that somebody names, such as a backup.
-
-    Raises DatabaseUnusable, in the block too.
-    """
+    """A connection that changes nothing, to a file that is named; raises DatabaseUnusable."""
     try:
         file.stat()
         address = f"{file.absolute().as_uri()}?mode=ro"

@@ -72,10 +72,7 @@ class Drain:
                 self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until nothing runs after `begin`, or the grace period is over.
-
-        Raises Terminated if requests are left then.
-        """
+        """Wait until nothing runs after `begin`; Terminated if the grace period ends before."""
         await self._began.wait()
         count, grace = len(self._running), f"{self._grace_s:g} s"
         self._say(f"Draining: {_requests(count)} left" + f", for at most {grace}" * bool(count))

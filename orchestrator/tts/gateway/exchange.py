@@ -87,10 +87,7 @@ class Exchange:
         return self.header(b"host") or ""
 
     async def body(self, max_bytes: int) -> bytes:
-        """The request's body, read once; from then on a client that goes away is noticed.
-
-        Raises ApiError for a body that is larger or does not come.
-        """
+        """The whole body; then a client that goes away is noticed. Raises ApiError."""
         announced = self.header(b"content-length") or ""
         length = int(announced) if announced.isdecimal() else None
         if length is not None and length > max_bytes:

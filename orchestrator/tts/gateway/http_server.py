@@ -268,10 +268,7 @@ async def _servers(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
 ) -> AsyncIterator[tuple[Mapping[str, str], Watch]]:
-    """The servers that were named, else those of this machine, each with its group or "".
-
-    Raises a TtsError.
-    """
+    """The servers that were named, else those of this machine, with their groups; or a TtsError."""
     if upstreams.file and upstreams.addresses:
         raise ConfigError("Name the servers by --endpoint or by --endpoints-file, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
@@ -337,10 +334,7 @@ def _check_tls(listen: Listen) -> None:
 
 
 def bind(listen: Listen) -> list[socket.socket]:
-    """Sockets of every address of the host, which hold the port; nothing listens there yet.
-
-    Raises ConfigError.
-    """
+    """Sockets of all addresses of the host, which hold the port; raises ConfigError."""
     bound: list[socket.socket] = []
     port = listen.port
     try:

@@ -133,10 +133,7 @@ class NamedServers:
             await asyncio.sleep(RETRY_S)
 
     async def now(self) -> dict[str, str]:
-        """The group of each address, with what has changed.
-
-        A file that cannot be read any more changes nothing.
-        """
+        """The group of each address now; a file that cannot be read any more changes nothing."""
         if self._file and (version := _version(self._file)) != self._version:
             self._version = version
             try:

@@ -149,10 +149,7 @@ _GENERAL = (
 
 
 def _model_card(service: Service, strategy: str | None) -> dict[str, Any]:
-    """The field `tts` of a model; `strategy`: the search that its name stands for, if any.
-
-    Raises ConfigError for a strategy of a plug-in that cannot be loaded.
-    """
+    """The field `tts` of a model, perhaps with a strategy; ConfigError if that cannot be loaded."""
     deployment = service.deployment
     if strategy is None:
         about = "One sample, without a search."

@@ -39,10 +39,7 @@ class MessageLost(CheckpointError):
 def generator_chat(
     spec: GeneratorRole, question: str, history: Sequence[Turn] = ()
 ) -> list[Message]:
-    """The chat that asks `question` after `history`.
-
-    The deployment's system prompt comes first unless the history has one of its own.
-    """
+    """The chat that asks `question`; the system prompt comes first unless `history` has its own."""
     turns = [*history, Turn("user", question)]
     if spec.system_prompt and all(turn.role != "system" for turn in turns):
         turns.insert(0, Turn("system", spec.system_prompt))
@@ -143,10 +140,7 @@ def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: st
 
 
 def _first_missing(messages: Sequence[Message], text: str, template: str) -> int | None:
-    """The first message that a rendered chat does not carry in its turn; None if it carries all.
-
-    A word that switches the model's thinking may be taken out.
-    """
+    """The first message not in its turn in a rendered chat, words that switch thinking aside."""
     place = 0
     for number, message in enumerate(messages):
         content = message["content"].strip()  # as templates do, Llama's among them

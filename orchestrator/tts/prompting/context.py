@@ -60,11 +60,7 @@ class Context:
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
-        """Tokenise a problem.
-
-        Raises DatasetError if it does not fit either engine, CheckpointError if the chat template
-        refuses it.
-        """
+        """Tokenise a problem; DatasetError if it does not fit, CheckpointError by the template."""
         models, spec = models.asked_with(problem.chat_template_kwargs), models.deployment
         prompt, dialogue = models.prompts(problem)
         if (thinking := models.thinking_about(problem)) != models.thinking:

@@ -46,10 +46,7 @@ class Models:
 
     @classmethod
     def load(cls, deployment: Deployment, *, text_verifier: bool = False) -> Models:
-        """Read the tokenizers; raises CheckpointError.
-
-        `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
-        """
+        """Read the tokenizers, the verifier's unless it takes text; raises CheckpointError."""
         role = deployment.generator
         generator = Tokenizer(role.tokenizer_folder, role.chat_template_kwargs, role.chat_template)
         chat = shown_chat(generator, generator_chat(role, QUESTION))

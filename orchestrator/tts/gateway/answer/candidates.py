@@ -212,10 +212,7 @@ class _Draw(RunningSearch[_Ballot]):
         return DrawnAnswer(text, tuple(tool_calls), None, tokens, cut, reasoning)
 
     async def _scored(self, candidates: list[DrawnAnswer]) -> tuple[list[DrawnAnswer], int, int]:
-        """The candidates with scores; the verifier's tokens and calls. Equal ones share a score.
-
-        What it writes counts as tokens of the search.
-        """
+        """The candidates with scores, which equal ones share; the verifier's tokens and calls."""
         session, question = self._service.session, self._search.problem.question
         delimiter = self._service.deployment.generator.step_delimiter
         texts = [_text(self._turn, each) for each in candidates]
@@ -299,11 +296,7 @@ def canonical(call: ToolCall) -> str:
 
 
 def vote(candidates: Sequence[DrawnAnswer]) -> tuple[int, dict[str, float]]:
-    """The place of the winner, and the weight of each key.
-
-    It is the best candidate of the key with most weight; of equal weights the first. A
-    candidate weighs its score, or one where there are no scores.
-    """
+    """The place of the best candidate of the heaviest key, of equals the first; all weights."""
     weights = [1.0 if each.score is None else each.score for each in candidates]
     calling = sum(w for w, each in zip(weights, candidates, strict=True) if each.calls)
     calls = calling > sum(weights) - calling

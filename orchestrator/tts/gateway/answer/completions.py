@@ -244,10 +244,7 @@ async def _send(
     *,
     logs: int | None,
 ) -> None:
-    """Send what clients are told of deltas.
-
-    The record has the tokens so far also of an answer that is left before its end.
-    """
+    """Send deltas to the client, and count their tokens in the record even if it leaves early."""
     record, keeps_answer = call.record, call.service.recorder.keeps_prompts
     texts, tool_calls = [""] * len(samples), list[str]()
     token_texts = [] if logs is None else call.service.generator.models.generator.token_texts

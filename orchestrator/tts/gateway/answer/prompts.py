@@ -76,11 +76,7 @@ async def form_read(work: Callable[[], T]) -> T:
 
 
 def require_length(tokenizer: Tokenizer, context: int, *texts: str, field: str = "messages") -> int:
-    """The characters of texts that may fit into a context; those that cannot are not read.
-
-    No token has more characters than the longest in the vocabulary. Reading megabytes to count
-    their tokens would take seconds.
-    """
+    """The characters of texts; ApiError, without reading them, where no context could hold them."""
     characters = sum(map(len, texts))
     if (over := characters - context * tokenizer.longest_token) > 0:
         raise bad_request(
@@ -182,10 +178,7 @@ async def chat_prompt(call: Call[ChatRequest], models: Models) -> tuple[list[int
 def chat_text(
     models: Models, request: ChatRequest | TokenizeRequest
 ) -> tuple[str, Thinking | None]:
-    """A chat as the model reads it; if its last message goes on, the text ends there.
-
-    With it how the model thinks, if the text ends inside the thinking.
-    """
+    """A chat as the model reads it, and how it thinks if the text ends inside the thinking."""
     with refusals_of_template():
         turns, chat = _as_shown(models.generator, request)
         text = models.generator.chat(chat, generation_prompt=request.add_generation_prompt)
@@ -262,10 +255,7 @@ _OFF = {"enable_thinking": False, "reasoning_effort": "none"}
 def template_variables(
     models: Models, request: TemplatedRequest | TokenizeRequest
 ) -> dict[str, Any]:
-    """The variables of the chat template that a request sets; raises ApiError.
-
-    The template reads all of them, and thinking is off where the request says so.
-    """
+    """The variables of the chat template that a request sets, all of them read; raises ApiError."""
     switches = ((name, getattr(request, name)) for name in _OFF)
     fields: dict[str, Any] = {name: value for name, value in switches if value is not None}
     variables = {**request.chat_template_kwargs, **fields}

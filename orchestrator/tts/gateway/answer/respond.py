@@ -32,10 +32,7 @@ class Response:
         """Choices so far of a response that is sent whole."""
 
     async def send(self, part: AnswerPart) -> None:
-        """Send a part, or keep it for the whole; the last one has the answer's end.
-
-        The first of them begins a stream; one with nothing to tell keeps it alive.
-        """
+        """Send a part, the first of which begins a stream, or keep it for the whole."""
         exchange, record, encoder = self._exchange, self._exchange.record, self._encoder
         if self._stream:
             if record.t5 is None:
@@ -65,11 +62,7 @@ async def respond_by_search(
     answer: Callable[[RunningSearch[R], R], Awaitable[AnswerPart]],
     progress: Callable[[RunningSearch[R], list[Step]], AnswerPart] = lambda *_: AnswerPart(),
 ) -> None:
-    """Respond with the search that a call begins, or with the same one that runs.
-
-    `answer` makes the answer of its result, and may raise ApiError; `progress` what a stream tells
-    of new steps.
-    """
+    """Respond with the search that a call begins or joins: its `progress`, then its `answer`."""
     record, searches = call.record, call.service.searches
     name = call.exchange.header(b"idempotency-key")
     key = _identity(call, name)

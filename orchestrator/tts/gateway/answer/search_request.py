@@ -45,11 +45,7 @@ class SearchRequest:
 def read_search_request(
     call: Call[Request], problem: Problem, form: OutputForm | None = None
 ) -> SearchRequest:
-    """The search that a call asks for, as its record says; `form` of its answers; None: any.
-
-    Raises ApiError for fields that no search can honour, contradict each other, or are not
-    allowed here.
-    """
+    """The search that a call asks for, with answers of `form`; raises ApiError."""
     service, request = call.service, call.request
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()

@@ -55,10 +55,7 @@ async def answer_by_search(
     form: OutputForm | None,
     variables: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Search for an answer to a conversation, or join the search that does, and respond.
-
-    `form` is the form of the answer, `variables` are those of the chat template.
-    """
+    """Search for an answer of `form` to a conversation, or join that search, and respond."""
     service, request = call.service, call.request
     # 1. The question, as the filters let it pass, and the search that is to answer it.
     models = service.session.models.asked_with(variables)

@@ -44,10 +44,7 @@ class OutputForm:
 
     @cached_property
     def in_box(self) -> dict[str, str]:
-        """The parameter of a search that holds its boxes to the form, if they can hold it.
-
-        Large forms take a while to check.
-        """
+        """The parameter of a search that holds its boxes to the form, if they can hold it."""
         try:
             answer_constraint(self.regex, None, "\n\n")
         except ConfigError:

@@ -105,10 +105,7 @@ def _chat_text(
     tools: Sequence[Tool],
     form: ToolForm,
 ) -> tuple[str, Thinking | None]:
-    """A chat with tools, or with calls of them, to which the model is to answer.
-
-    With it how the model thinks, if the text ends inside the thinking.
-    """
+    """A chat with tools as the model reads it, and its thinking if the text ends inside that."""
     tokenizer = models.generator
     check_turns(messages)
     chat = for_template(messages) if form.in_template else in_text(messages, tools)
@@ -124,10 +121,7 @@ def _chat_text(
 
 
 def tool_turn(service: Service, request: ChatRequest, form: OutputForm | None) -> ToolTurn | None:
-    """How a request has its tools called; None: none can be. Raises ApiError.
-
-    `form` is the form of an answer that calls none.
-    """
+    """How a request has its tools called, beside a `form`; None: none can be. Raises ApiError."""
     choice = request.tool_choice or ("auto" if request.tools else "none")
     names = [tool.function.name for tool in request.tools]
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -87,10 +87,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """The address that it came from; None if addresses are not kept."""
 
     def own_latency_s(self, now: float | None = None) -> float | None:
-        """Seconds that the gateway itself added before the first byte: (t2-t0) + (t5-t3).
-
-        `now` is t5 while that has not come.
-        """
+        """Seconds of the gateway before the first byte, (t2-t0) + (t5-t3); `now` stands for t5."""
         t5 = now if self.t5 is None else self.t5
         if self.t2 is None or self.t3 is None or t5 is None:
             return None

@@ -98,10 +98,7 @@ class Recorder:
 
 
 class Writer:
-    """Gives records to a sink, in a thread of its own; `add` costs a microsecond.
-
-    `idle` is called there when none have come for `IDLE_S`.
-    """
+    """Gives records to a sink in a thread of its own, which calls `idle` when there are none."""
 
     def __init__(self, sink: Sink, idle: Callable[[], None] = lambda: None) -> None:
         self.lost_records = 0

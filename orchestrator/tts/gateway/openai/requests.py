@@ -188,10 +188,7 @@ class Request(ModelRequest, kw_only=True):
 
     @property
     def shaping(self) -> Shaping | None:
-        """How it changes the distribution that tokens are drawn from; None: not at all.
-
-        Raises ApiError for a bias of what is no token id.
-        """
+        """Its change of the distribution that tokens are drawn from, if any; raises ApiError."""
         if wrong := [token for token in self.logit_bias if not TOKEN_ID.fullmatch(token)]:
             raise bad_request(
                 f"logit_bias names {quoted(wrong[0])}, which is no token id.", "logit_bias"
@@ -212,10 +209,7 @@ class Request(ModelRequest, kw_only=True):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     def asks_search(self, strategy: str | None) -> bool:
-        """Whether it asks for a search: by its model's name, which says `strategy`, or by a field.
-
-        Raises ApiError for limits and parameters of a search without one.
-        """
+        """Whether it asks for a search, by its model's `strategy` or a field; or ApiError."""
         options = self.tts or SearchOptions()
         if strategy or self.budget or options.strategy or options.n or options.budget:
             return True

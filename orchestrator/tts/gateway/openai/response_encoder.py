@@ -45,10 +45,7 @@ class ResponsesEncoder:
         return json(self._response())
 
     def events(self, part: AnswerPart) -> bytes:
-        """The events of a stream that tell a part, the end of the stream among them.
-
-        A search's steps have no place in a response.
-        """
+        """The events that tell a part and the stream's end; a search's steps have no place."""
         data = b"" if self._events else self._begin_response()
         if part.reasoning:
             data += self._more("reasoning", part.reasoning)

@@ -108,10 +108,7 @@ class TextGenerator:
     async def chat_text(
         self, tokenizer: Tokenizer, chat: Sequence[Message], *, generation_prompt: bool
     ) -> str:
-        """A chat as its template has it; raises CheckpointError.
-
-        The process that renders is waited for once for all chats of a turn of the event loop.
-        """
+        """A chat by its template, in one exchange with all chats of this turn of the event loop."""
         loop, kind = asyncio.get_running_loop(), (tokenizer, generation_prompt)
         if kind not in self._chats:
             loop.call_soon(lambda: _render(*kind, self._chats.pop(kind)))
@@ -143,11 +140,7 @@ class TextGenerator:
     def calls(
         self, request: Request, sampling: Sampling, limits: Sequence[int], *, charged: bool = False
     ) -> list[GenerateCall]:
-        """A call for each choice: n for each prompt, each with a seed of its own.
-
-        `limits` has the most tokens after each prompt. `charged`: somebody pays for each token,
-        also of an output that is left before its end.
-        """
+        """A call with its own seed for each choice; `charged`: somebody pays for each token."""
         seed = request.seed if request.seed is not None else secrets.randbits(62)
         temperature = PLAIN_TEMPERATURE if request.temperature is None else request.temperature
         consecutive = self.models.deployment.consecutive_seeds

@@ -98,10 +98,7 @@ class RunningSearch(Generic[R]):
         return sum(len(node.thought.token_ids) for node in nodes if node and node.thought)
 
     async def progress(self, keep_alive_s: float) -> AsyncGenerator[list[Step], None]:
-        """Steps that are new, from the first on, until the search ends.
-
-        Nothing but an empty list after so many seconds without any.
-        """
+        """New steps until the search ends; an empty list after so many seconds without."""
         reported = 0
         while not self.task.done() or reported < len(self._steps):
             if reported == len(self._steps):

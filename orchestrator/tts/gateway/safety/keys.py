@@ -135,10 +135,7 @@ class KeyStore:
             return [_key(row) for row in connection.execute(f"{_SELECT} ORDER BY created, id")]
 
     def revoke(self, key: str) -> ApiKey:
-        """Make a key invalid; revoking it again changes nothing.
-
-        Raises ConfigError if there is none, or several valid ones of that name.
-        """
+        """Make a key invalid, once for all; ConfigError unless it is one."""
         record = self._named(key)
         if record.revoked is not None:
             return record

@@ -49,10 +49,7 @@ class FilterRule:
 
 
 class Matcher:
-    """Rules ready to be searched for, shared by all texts.
-
-    Raises ConfigError if a rule is not usable, all are too large, or RE2 is not installed.
-    """
+    """Rules ready to be searched for, shared by all texts; ConfigError for what RE2 cannot take."""
 
     def __init__(self, rules: Sequence[FilterRule]) -> None:
         self.window = max((rule.longest for rule in rules), default=0)
@@ -72,10 +69,7 @@ class Matcher:
 
 
 class Matching:
-    """One text on its way through the rules: a stream of `filters`.
-
-    Text before a match that blocks is still given out; the next call raises ContentBlocked.
-    """
+    """One text on its way through the rules; the call after a match that blocks raises."""
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
@@ -158,10 +152,7 @@ class Matching:
 
 
 def pattern_rule(name: str, pattern: str, *, blocks: bool) -> FilterRule:
-    r"""The rule of an expression, which may begin with `(?i)` and have `\b` at its ends.
-
-    Raises ConfigError if it is wrong, or matches too much or nothing.
-    """
+    r"""The rule of an expression with (?i) in front and \b at its ends; or ConfigError."""
     bare = pattern.removeprefix("(?i)")
     ignores_case = bare != pattern
     begins_word, ends_word = bare.startswith(r"\b"), bool(re.search(r"(?<!\\)(?:\\\\)*\\b$", bare))

@@ -57,10 +57,7 @@ class DailyUsage(msgspec.Struct, frozen=True):
 
 
 def read_usage(file: Path, since: str, until: str) -> list[DailyUsage]:
-    """The use of the days from `since` to `until`, both included, YYYY-MM-DD; by day, key, model.
-
-    Raises DatabaseUnusable.
-    """
+    """The use of the days `since` to `until` (YYYY-MM-DD), in order; raises DatabaseUnusable."""
     with database(file, TABLE) as connection:
         rows = connection.execute(
             f"SELECT day, key, model, {', '.join(COUNTS)} FROM usage "

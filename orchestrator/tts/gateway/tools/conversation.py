@@ -98,10 +98,7 @@ def given_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def missing_part(messages: Sequence[ChatMessage], tools: Sequence[Tool], text: str) -> str | None:
-    """The part of a chat that its rendered text does not hold; None: it holds all.
-
-    Templates write what tools say as it is, or as a JSON string.
-    """
+    """The part of a chat that its text lacks, as it is or as JSON; None: it holds all."""
     for place, message in enumerate(messages, start=1):
         if message.role == "assistant":  # templates drop its reasoning, or what it says to a call
             continue

@@ -107,10 +107,7 @@ MAX_CALLS = 8
 
 
 def forced_call(form: ToolForm, tools: Sequence[Tool], *, several: bool) -> tuple[str, str]:
-    """How one of the tools is called, or several times where calls are a list; raises ApiError.
-
-    The beginning of the call, with which the prompt ends, and the schema of what follows it.
-    """
+    """The beginning of a call of these tools, and the schema of its rest; raises ApiError."""
     arguments = {f"tool{place}": _arguments(tool, place) for place, tool in enumerate(tools)}
     calls = [_call(form, tool, f"#/$defs/tool{place}") for place, tool in enumerate(tools)]
     schema: dict[str, Any] = {"anyOf": calls}

@@ -108,10 +108,7 @@ class CallParser:
         return len(buffer)
 
     def _call(self, at_end: bool) -> int | None:
-        """Read the calls that the buffer begins with, to where they end; None: more must come.
-
-        Raises _NoCall.
-        """
+        """The end of calls that begin the buffer; None: more must come. Raises _NoCall."""
         buffer, form = self._buffer, self._form
         start = len(form.opener) if buffer.startswith(form.opener) else 0
         start += _spaces(buffer, start)
