@@ -29,11 +29,8 @@ from .regular import (
 )
 
 MAX_LENGTH = 4096
-"""Most characters of an expression."""
 MAX_DEPTH = 50
-"""Most groups inside each other."""
 MAX_REPEATS = 1000
-"""Most repetitions that can be asked for."""
 MAX_EXPANDED = 10_000
 """Most characters of an expression with its repetitions written out; those in others multiply."""
 
@@ -51,8 +48,6 @@ def parse_regex(text: str) -> Node:
 
 
 class _RegexReader:
-    """A recursive descent over one expression."""
-
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
             raise ConfigError(
@@ -163,7 +158,6 @@ class _RegexReader:
         return members
 
     def _member(self) -> tuple[tuple[int, int], ...]:
-        """A character, a range or a shorthand of a class."""
         start = self._at
         low = self._class_char()
         rest = self._text[self._at : self._at + 2]
@@ -189,7 +183,6 @@ class _RegexReader:
         return self._escaped() if char == "\\" else self._literal(char, self._at - 1)
 
     def _escaped(self) -> Chars:
-        """Read what follows a backslash."""
         start = self._at - 1
         char = self._next()
         if not char:

@@ -45,7 +45,6 @@ from .regular import (
 MAX_ITEMS = 1000
 """Most items of an array, or characters of a text, that a schema may ask for."""
 MAX_BOXED = 100
-"""Most properties of an object in a box."""
 DIGITS = 15
 """Most digits of a number before the point, and after it: what a double holds exactly. Without a
 bound a model may write digits until its request ends."""
@@ -112,8 +111,6 @@ def whole_rules(schema: Mapping[str, Any]) -> dict[str, Node]:
 
 
 class _SchemaReader:
-    """Reads the schemas inside of one."""
-
     def __init__(self, root: Any, char: Chars | Ref) -> None:
         """`char` is a character of a text."""
         self._root = root
@@ -121,7 +118,6 @@ class _SchemaReader:
         self._whole = isinstance(char, Ref)
         self._refs: dict[str, Ref] = {}
         self.rules: dict[str, Node] = {}
-        """Parts of a whole output by their names."""
 
     def value(self, schema: Any, at: str) -> Node:
         """The texts of a schema's values."""
@@ -177,7 +173,6 @@ class _SchemaReader:
         return self._refs[ref]
 
     def _any(self, levels: int) -> Node:
-        """Any value with so many levels."""
         if f"value{levels}" not in self.rules:
             options = [self._string({}, "$"), NUMBER, *map(literal, ("true", "false", "null"))]
             if levels:
@@ -189,7 +184,6 @@ class _SchemaReader:
         return Ref(f"value{levels}")
 
     def _map(self, value: Node) -> Node:
-        """Objects of any names."""
         return _listed("{", Seq((self._string({}, "$"), _COLON, value)), "}")
 
     def _of_type(self, kind: Any, schema: Mapping[str, Any], at: str) -> Node:
@@ -388,7 +382,6 @@ def _last_digits(step: int, places: int) -> Node | None:
 
 
 def _naturals(low: int, high: int) -> Node:
-    """The integers from `low` to `high`, those of equal length together."""
     options = []
     for length in range(len(str(low)), len(str(high)) + 1):
         first = max(low, 10 ** (length - 1) if length > 1 else 0)
@@ -397,7 +390,6 @@ def _naturals(low: int, high: int) -> Node:
 
 
 def _digits(low: str, high: str) -> Node:
-    """Digits between two texts of equal length."""
     rest = len(low) - 1
     if set(low) <= {"0"} and set(high) <= {"9"}:
         return Repeat(_DIGIT, len(low), len(low)) if low else EMPTY

@@ -25,7 +25,6 @@ from .step_grammar import whole_grammar
 MAX_DEPTH = 64
 """Schemas inside each other; 300 take an engine seven seconds."""
 MAX_SCHEMAS = 1000
-"""Schemas inside of one."""
 MAX_COUNT = 100_000
 """Most characters, items or properties that a schema may ask for."""
 BOUNDED = 16
@@ -136,7 +135,6 @@ def _are_told_apart(root: Any, options: Sequence[Any]) -> bool:
 
 
 def _resolved(root: Any, schema: Any) -> Any:
-    """The schema that a reference leads to."""
     while isinstance(schema, dict) and "$ref" in schema:
         schema, path = root, schema["$ref"].split("/")[1:]
         for part in path:
@@ -157,7 +155,6 @@ def _inside(schema: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
 
 
 def _check(root: Any, schema: dict[str, Any], at: str, *, strict: bool) -> None:
-    """Check one schema, but not those inside of it."""
     if "$ref" in schema:
         _check_ref(root, schema["$ref"], at)
     if schema.get("enum") == []:

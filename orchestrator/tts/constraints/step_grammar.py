@@ -269,7 +269,6 @@ def answer_constraint(
 
 
 MAX_BRACES = 16
-"""Most braces inside each other in an answer."""
 
 
 def require_boxable(automaton: Automaton, delimiter: str) -> None:

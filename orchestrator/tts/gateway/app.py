@@ -42,7 +42,6 @@ ID_PREFIXES = {
     POOLING: "pool-",
     RERANK: "rerank-",
 }
-"""Beginning of the ids that are made here."""
 FOLDERS = (MODEL, FOLDER)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER})
@@ -264,7 +263,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _answer_headers(origin: str, origins: Sequence[str]) -> Headers:
-    """Headers that let a page of a named origin read an answer; none for the gateway's own."""
     if ANY not in origins and origin not in origins:
         return []
     return [

@@ -35,7 +35,6 @@ class Settings:
     """Settings of a gateway: what it allows, what it keeps."""
 
     max_body: int = MAX_BODY
-    """Bytes of a request's body."""
     deadline_s: float = 600.0
     """The most that a search may take; a request may ask for less."""
     max_n: int = 1024
@@ -45,9 +44,7 @@ class Settings:
     otlp_endpoint: str | None = None
     """Base URL of an OpenTelemetry collector; None: as OpenTelemetry's variables say."""
     keep_prompts: bool = False
-    """Whether the log of requests has prompts and answers."""
     keep_addresses: bool = True
-    """Whether the log of requests has the addresses of clients."""
 
 
 @dataclass

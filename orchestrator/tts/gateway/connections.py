@@ -24,7 +24,6 @@ BACKLOG = 1024
 HEADERS_TIMEOUT_S = 10
 """Until the headers must be complete, counted from the connection's start or its last response."""
 MAX_HEADERS = 64 << 10
-"""Bytes of a request's first line and headers."""
 SEND_BUFFER = 64 << 10
 """Bytes that the system holds for a client. It tells that the client has taken some when a third is
 free; of the megabytes that it would hold otherwise that takes a slow reader minutes."""
@@ -70,7 +69,6 @@ class HttpServer(uvicorn.Server):
             )
         )
         self.listening = asyncio.Event()
-        """Set once connections are accepted."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""

@@ -88,7 +88,6 @@ def connected(file: Path, *tables: str) -> sqlite3.Connection:
 
 
 def _lacking(connection: sqlite3.Connection) -> list[str]:
-    """The columns of `keys` that this version has and the file has not."""
     present = {row[1] for row in connection.execute("PRAGMA table_info(keys)")}
     return [column for column in _ADDED if column not in present]
 

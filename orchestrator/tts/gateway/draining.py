@@ -21,7 +21,6 @@ GRACE_S = 30.0
 RETRY_AFTER_S = 1
 """When a refused client may come back: by then a balancer sends it to another gateway."""
 DRAINING = "gateway_draining"
-"""The code of the error that a new request gets meanwhile."""
 SETTLE_S = 5.0
 """For the answers of searches that were ended, at most."""
 

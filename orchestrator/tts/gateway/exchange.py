@@ -49,7 +49,6 @@ class Exchange:
         """
         self.record = record
         self.key: ApiKey | None = None
-        """The client's key; None where no keys are needed."""
         self.admission: Admitted | None = None
         """The charge to its key; ended with the request."""
         self.broken_off: Callable[[ApiError], bytes] = ApiError.event

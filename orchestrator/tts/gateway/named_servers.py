@@ -30,7 +30,6 @@ LOOK_S = 0.5
 RETRY_S = 2.0
 """After a server that is new has not answered."""
 RESOLVE_S = 5.0
-"""How often a name is resolved."""
 PREFIX = "dns:"
 _NAME = re.compile(r"dns:(?P<host>[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 
@@ -105,9 +104,7 @@ class NamedServers:
         self._say = say
         self._resolve = resolve
         self._found: dict[str, list[str]] = {}
-        """Addresses of the names when they were last resolved."""
         self._tried: dict[str, float] = {}
-        """When each was last tried, on the loop's clock."""
         self._failing: set[str] = set()
 
     async def at_first(self, serves: Callable[[str], Awaitable[bool]]) -> dict[str, str]:
@@ -193,7 +190,6 @@ async def follow(servers: NamedServers, replicas: Replicas, say: Callable[[str],
 
 
 async def _join(name: str, group: str, replicas: Replicas, say: Callable[[str], None]) -> None:
-    """Use a server as soon as it answers."""
     why = ""
     while True:
         try:

@@ -47,7 +47,6 @@ PATIENCE_S = 10.0
 FRESH_S = 2.0
 """How long an answer of the engines counts, so that probes do not become load."""
 MODEL = "/v1/models/"
-"""Beginning of the paths of single models."""
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _STARTED = int(time.time())
 
@@ -80,7 +79,6 @@ class Readiness:
 
 
 async def _prove(service: Service) -> None:
-    """Have the generator write a token, and the verifier score a step."""
     try:
         async with timeout(PATIENCE_S):
             await service.session.generate("1", max_tokens=1, temperature=0.0)

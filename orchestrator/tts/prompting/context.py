@@ -24,9 +24,7 @@ class _Node:
     """The ids and texts of a node; the root is one, without text."""
 
     above: _Node | None
-    """Its parent; None of the root."""
     token_ids: Sequence[int] = ()
-    """Its own ids."""
     ids: Ids | None = None
     """The generator's ids, the prompt and everything generated down to the node, once they are
     asked for: few nodes are expanded."""
@@ -35,7 +33,6 @@ class _Node:
     thinking: int | None = None
     """Tokens that the model has thought so far; None once it thinks no more, or never does."""
     is_thought: bool = False
-    """Whether its own text is a part of the thinking."""
     is_read: bool = True
     """Whether the verifier reads its text; if not, the nodes above it are not read either."""
     has_answer: bool = True
@@ -45,7 +42,6 @@ class _Node:
     dialogue: Ids | None = None
     """The verifier's ids, once they are asked for: not every step is scored."""
     key: bytes = b""
-    """The key of its score, likewise."""
     dialogues_below: dict[str, Ids] | None = None
     """Verifier ids by step: equal siblings are tokenised once and share theirs."""
 
@@ -211,7 +207,6 @@ class Context:
 
 
 def _text(node: _Node) -> str:
-    """The text of the chain that ends in a node, as it was written."""
     texts: list[str] = []
     while node.above:
         texts.append(node.text)
@@ -234,5 +229,4 @@ def _steps(node: _Node) -> tuple[str, ...]:
 
 
 def _number(node: _Node) -> int:
-    """The number of steps with text that the verifier reads down to a node."""
     return sum(map(bool, _steps(node)))

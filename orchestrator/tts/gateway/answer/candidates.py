@@ -47,8 +47,6 @@ MAX_CANDIDATES = 16
 
 @dataclass(frozen=True)
 class _Ballot:
-    """The outcome of a turn."""
-
     candidates: int
     winner: DrawnAnswer
     weights: dict[str, float]
@@ -99,7 +97,6 @@ async def answer_by_candidates(
 
 
 def _text(turn: ToolTurn | None, candidate: DrawnAnswer) -> str:
-    """A candidate as the verifier reads it."""
     tool_calls = [
         (each.function.name, msgspec.json.decode(each.function.arguments))
         for each in candidate.calls
@@ -152,7 +149,6 @@ class _Draw(RunningSearch[_Ballot]):
     async def _outcome(
         self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
     ) -> _Ballot:
-        """Draw, score and choose; raises ApiError."""
         began = time.monotonic()
         candidates, limit = await self._candidates(on_server)
         tokens = calls = 0
@@ -276,7 +272,6 @@ class DrawnAnswer:
     cut: bool = False
     """Whether the limit of its tokens ended it, or it never came to its answer."""
     reasoning: str = ""
-    """The thinking before it."""
 
     @property
     def key(self) -> str:

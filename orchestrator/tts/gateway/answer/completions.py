@@ -65,7 +65,7 @@ async def completions(call: Call[CompletionRequest]) -> None:
     if not all(prompts):
         raise bad_request("A prompt is empty: it has no tokens.", "prompt")
     guide = form.guide if form else None
-    conversation = str(all_prompts[0])
+    conversation = await tokenised(len(all_prompts[0]), lambda: str(all_prompts[0]))
     sampling = Sampling(prompts, conversation, request.logprobs, request.echo, guide)
     await _generate(call, encoder, sampling)
 
@@ -145,7 +145,6 @@ async def responses(call: Call[ResponsesRequest]) -> None:
 
 
 async def _answer_chat(call: Call[ChatRequest], encoder: Encoder) -> None:
-    """Answer a chat in the form of its API."""
     request, models = call.request, call.service.generator.models
     form = await _form(call)
     variables = template_variables(models, request)
@@ -183,7 +182,6 @@ def _logs(request: ChatRequest) -> int | None:
 
 
 async def _form(call: Call[Request]) -> OutputForm | None:
-    """The form that a call asks of its answer, if the engine can hold an output to it."""
     if not asks_form(call.request):
         return None
     form = await form_read(lambda: output_form(call.request))
@@ -292,6 +290,5 @@ def _thought(samples: Sequence[SampleText]) -> int | None:
 
 
 def _token_logs(delta: Delta, texts: Sequence[str], begin: int) -> TokenLogs:
-    """The log-probabilities of a delta, with the texts of its tokens."""
     top = [[(texts[token], log_prob) for token, log_prob in row] for row in delta.top]
     return TokenLogs([texts[token] for token in delta.ids], delta.log_probs, top, begin)

@@ -188,7 +188,6 @@ def chat_text(
 def _as_shown(
     tokenizer: Tokenizer, request: ChatRequest | TokenizeRequest
 ) -> tuple[list[dict[str, Any]], Sequence[Message]]:
-    """The turns of a chat, and what its template is given of them."""
     turns = inert_chat(tokenizer, [message.plain() for message in request.messages or ()])
     chat: Sequence[Message] = turns
     if request.continue_final_message:
@@ -295,7 +294,6 @@ def template_variables(
 
 
 def _template_names(models: Models) -> frozenset[str]:
-    """The variables that the chat template reads."""
     try:
         return models.generator.chat_variables
     except CheckpointError:  # no template at all: whoever renders it says so
@@ -303,7 +301,6 @@ def _template_names(models: Models) -> frozenset[str]:
 
 
 def _off(variables: dict[str, Any], budget: int | None) -> str | None:
-    """The field that wants no thinking."""
     if budget == 0:
         return "thinking_token_budget"
     return next((name for name in reversed(_OFF) if _is_off(name, variables.get(name))), None)

@@ -32,7 +32,6 @@ class SearchRequest:
     plan: Plan
     """Its search: the strategy with the parameters that the request gives, the seed, the limits."""
     n: int
-    """Completions that the search makes."""
     deadline_s: float
     """For all of the answer; where one is written after the search, that ends earlier."""
 

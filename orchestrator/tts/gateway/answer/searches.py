@@ -219,7 +219,6 @@ class SearchAnswer:
         return thought.strip()
 
     def _filtered(self, text: str) -> str:
-        """A text as the filters let it pass; raises ContentBlocked."""
         stream = self._call.service.filters.output()
         return stream.feed(text) + stream.end()
 
@@ -240,7 +239,6 @@ class SearchAnswer:
         return usage_of(record.prompt_tokens, in_answer, others, search)
 
     def _outcome(self, result: Result) -> dict[str, Any]:
-        """The field `tts` of the answer."""
         completion = _chosen(result)
         score = completion.score
         return {
@@ -277,7 +275,6 @@ class SearchAnswer:
 
 
 def _chosen(result: Result) -> CompletionRecord:
-    """The completion that the answer stands in, of a result with completions."""
     assert result.chosen is not None
     return result.chosen
 

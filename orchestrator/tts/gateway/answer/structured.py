@@ -125,7 +125,6 @@ def _of_structured_outputs(option: StructuredOutputs) -> list[tuple[str, str, An
 
 
 def _guide(kind: str, value: Any) -> Guide:
-    """Raises ConfigError."""
     if kind == "object":
         return schema_guide('{"type": "object"}')
     if kind == "regex":
@@ -137,7 +136,6 @@ def _guide(kind: str, value: Any) -> Guide:
 
 
 def _choice(texts: Sequence[str]) -> Guide:
-    """Raises ConfigError."""
     characters = sum(map(len, texts))
     if len(texts) > MAX_OPTIONS or characters > MAX_GUIDE_BYTES:
         raise ConfigError(

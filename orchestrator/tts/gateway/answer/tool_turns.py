@@ -42,9 +42,7 @@ class ToolTurn:
 
     form: ToolForm
     tools: list[Tool]
-    """The tools that may be called."""
     max_calls: int
-    """Calls of one answer at most."""
     prefix: str = ""
     """End of the prompt, or of the thinking: the beginning of a call that must come."""
     guide: Guide | None = None

@@ -45,7 +45,6 @@ class Ledger:
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self.lost_requests = 0
-        """Requests that could not be written."""
         self._file = file
         self._clock = clock
         self._lock = threading.Lock()
@@ -143,7 +142,6 @@ class Ledger:
         self._let_go()
 
     def _current(self) -> sqlite3.Connection:
-        """The connection to the file that is there now."""
         if self._connection and identity(self._file) == self._files:
             return self._connection
         if self._connection:

@@ -40,7 +40,6 @@ STAGES = (
     ("encoding", "t4", "t5"),
     ("sending", "t5", "t6"),
 )
-"""Each stage with the times between which it lies."""
 
 
 class ServedRequest(msgspec.Struct, kw_only=True):
@@ -63,10 +62,8 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     model: str = ""
     """The name in `/v1/models`; empty until it is known to exist."""
     strategy: str | None = None
-    """The strategy of a search; None for plain generation."""
     stream: bool = False
     key: str | None = None
-    """The id of its API key."""
     replica: str | None = None
     outcome: Outcome = "failed"
     status: int = 0
@@ -82,7 +79,6 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """None unless the gateway was asked to keep prompts and answers."""
     answer: str | None = None
     trace_parent: str | None = None
-    """The W3C `traceparent` header that it came with."""
     client: str | None = None
     """The address that it came from; None if addresses are not kept."""
 
@@ -118,7 +114,6 @@ class ServedRequest(msgspec.Struct, kw_only=True):
 
 
 KEPT_S = 30 * 24 * 3600
-"""How long a request is kept, if there is room."""
 MAX_BYTES = 2**30
 """Bytes of the database; then the oldest requests go. The file keeps its size, and others take
 their place."""
@@ -170,7 +165,6 @@ def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[obje
 
 
 def _row(record: ServedRequest) -> tuple[object, ...]:
-    """A record's columns, times counted from t0."""
     values = []
     for name in _COLUMNS:
         value = getattr(record, name)

@@ -46,7 +46,6 @@ class Recorder:
         keeps_prompts: bool = False,
     ) -> None:
         self.keeps_prompts = keeps_prompts
-        """Whether `prompt` and `answer` of a record are to be filled in."""
         self._ledger = ledger
         self._kept_by = [each for each in (ledger, telemetry) if each is not None]
         self._writers = []
@@ -102,7 +101,6 @@ class Writer:
 
     def __init__(self, sink: Sink, idle: Callable[[], None] = lambda: None) -> None:
         self.lost_records = 0
-        """Records that nobody has had time for."""
         self._sink = sink
         self._idle = idle
         self._waiting: queue.SimpleQueue[ServedRequest | None] = queue.SimpleQueue()

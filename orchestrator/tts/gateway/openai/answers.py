@@ -84,7 +84,6 @@ class AnswerPart(Struct):
     """Gain of an answer; nothing, where it only goes on."""
 
     index: int = 0
-    """Index of the choice that gains it."""
     text: str | None = None
     reasoning: str = ""
     """Text that is no part of the answer."""
@@ -176,11 +175,9 @@ class TextEncoder:
         return data + DONE if end else data
 
     def _facts(self, kind: str) -> dict[str, Any]:
-        """Fields with which answers and chunks begin."""
         return {"id": self._name, "object": kind, "created": self._created, "model": self._model}
 
     def _text(self, index: int, text: str) -> bytes:
-        """A chunk with text: all that is left to do is to encode it."""
         start = self._texts.get(index)
         if start is None:
             start = self._head + b',"choices":[{"index":%d' % index + self._before_text
@@ -196,18 +193,15 @@ class TextEncoder:
         logs: TokenLogs | None = None,
         tts: dict[str, Any] | None = None,
     ) -> bytes:
-        """Any other chunk of a choice."""
         log_probs = self._logprobs(logs) if logs else None
         choice = {"index": index, **content, "logprobs": log_probs, "finish_reason": finish}
         extra = b',"tts":' + json(tts) if tts else b""
         return self._head + b',"choices":[' + json(choice) + self._end + extra + b"}\n\n"
 
     def _beginning(self, part: AnswerPart) -> bytes:
-        """Chunks before the text of a part."""
         return b""
 
     def _called(self, index: int, calls: Sequence[ToolCall]) -> bytes:
-        """A chunk with whole calls of tools, which only chats have."""
         return b""
 
     def _delta(self, text: str) -> dict[str, Any]:
@@ -253,7 +247,6 @@ class ChatEncoder(TextEncoder):
         """Calls of each choice so far."""
 
     def _beginning(self, part: AnswerPart) -> bytes:
-        """The first chunk of a choice names the role."""
         data = b""
         if part.index not in self._begun:
             self._begun.add(part.index)

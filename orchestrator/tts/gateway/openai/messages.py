@@ -37,7 +37,6 @@ class ChatMessage(Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
-    """Calls of tools by the assistant."""
     tool_call_id: str | None = None
     """The call that a tool's message answers."""
 

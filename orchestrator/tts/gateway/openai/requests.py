@@ -98,7 +98,6 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     budget: Count | None = None
     """Another name of `n`: what a budget means to other servers of test-time search."""
     budget_tokens: SearchTokens | None = None
-    """Generated tokens that the tree may hold."""
     deadline_s: SearchSeconds | None = None
     seed: int | None = None
     progress: Literal["steps", "reasoning", "none"] | None = None

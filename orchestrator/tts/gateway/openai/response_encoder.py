@@ -77,7 +77,6 @@ class ResponsesEncoder:
         return b"".join(self._event(kind, response=self._response("in_progress")) for kind in kinds)
 
     def _more(self, kind: str, text: str, logs: TokenLogs | None = None) -> bytes:
-        """Further text of an item, which begins with it unless it is open."""
         data = b""
         if not self._open or self._output[-1]["type"] != kind:
             data = self._close() + self._begin(kind)
@@ -182,7 +181,6 @@ class ResponsesEncoder:
     def _item(
         self, kind: str, text: str, logs: TokenLogs | None = None, status: str | None = None
     ) -> dict[str, Any]:
-        """A message, or the reasoning before it."""
         place, status = len(self._output), status or self._status
         if kind == "reasoning":
             return {
@@ -207,7 +205,6 @@ class ResponsesEncoder:
         }
 
     def _place(self) -> dict[str, Any]:
-        """Where the text of the last item is."""
         index = len(self._output) - 1
         return {"item_id": self._output[-1]["id"], "output_index": index, "content_index": 0}
 

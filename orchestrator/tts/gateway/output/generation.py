@@ -286,7 +286,6 @@ class TextGenerator:
     async def _tokens(
         self, call: GenerateCall, record: ServedRequest, key: str
     ) -> AsyncGenerator[NewTokens, None]:
-        """The tokens of a call, with the log-probabilities that it asks for."""
         on_server = partial(_note_server, record)
         async with aclosing(routed_stream(self._replicas, call, key, on_server)) as stream:
             async for new in stream:
@@ -354,7 +353,6 @@ def _render(
 
 
 def _note_server(record: ServedRequest, server: str) -> None:
-    """Note that a request was sent to an engine."""
     record.replica = server
     record.t2 = record.t2 or time.monotonic()
 

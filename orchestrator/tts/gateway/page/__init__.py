@@ -27,7 +27,6 @@ from ..openai.errors import ApiError, quoted
 
 PAGE = "/"
 FOLDER = "/page/"
-"""Scripts and styles are below it."""
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {
@@ -80,7 +79,6 @@ async def page(call: Call[None]) -> None:
 
 @cache
 def _files() -> dict[str, _File]:
-    """The files by path: those of the folder, and the viewer of the report's page."""
     files = {
         FOLDER + file.relative_to(STATIC).as_posix(): file.read_bytes()
         for file in STATIC.rglob("*")

@@ -44,7 +44,6 @@ class TextStream(Protocol):
 
 
 Filter = Callable[[], TextStream]
-"""Begins the filtering of one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,6 @@ def _of_yaml(text: str) -> list[tuple[int, _RuleEntry]]:
 
 
 def _of_lines(text: str) -> list[tuple[int, _RuleEntry]]:
-    """The rules of a text with the numbers of their lines."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()

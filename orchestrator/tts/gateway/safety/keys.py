@@ -51,11 +51,9 @@ class ApiKey:
     created_by: str | None = None
     """The user of the machine who made it; None in a file of an earlier version."""
     revoked_by: str | None = None
-    """The user who revoked it."""
     rotated: float | None = None
     """Unix time of its present secret, if that is not its first."""
     rotated_by: str | None = None
-    """The user who rotated it."""
     note: str | None = None
     last_used: float | None = None
     """Unix time of the last request with it, refused ones too."""
@@ -198,7 +196,6 @@ class KeyStore:
 
 
 def _update(connection: sqlite3.Connection, key: ApiKey, **columns: Any) -> ApiKey:
-    """The key with some columns changed."""
     if "models" in columns:
         columns["models"] = json.dumps(columns["models"])
     if columns:
@@ -215,13 +212,11 @@ def _limit_grace(connection: sqlite3.Connection, key: str, end: float) -> None:
 
 
 def _columns(key: ApiKey) -> dict[str, Any]:
-    """The columns of a key; its secrets are not in its record."""
     own = {name: getattr(key, name) for name in _OWN}
     return {**own, "models": json.dumps(key.models), **asdict(key.limits)}
 
 
 def _key(row: Sequence[Any]) -> ApiKey:
-    """The key of a row as `_SELECT` gives it."""
     own = dict(zip(_OWN, row, strict=False))
     own["models"] = tuple(json.loads(own["models"] or "[]"))
     limits, grace_ends = KeyLimits(*row[len(_OWN) : -2]), row[-2]

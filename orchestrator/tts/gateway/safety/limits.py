@@ -47,7 +47,6 @@ class RateBucket:
         self._empty_at = 0
         """The TAT, times `per_minute`."""
         self._refunded = 0
-        """In all."""
 
     def wait_ns(self, now_ns: int, units: int) -> int | None:
         """How long until `units` would be admitted: 0 now, None never, as the bucket is smaller."""
@@ -120,7 +119,6 @@ class Spending:
     today: int = 0
     month: int = 0
     day_left_s: float = 0.0
-    """How long the day lasts yet."""
     month_left_s: float = 0.0
 
 
@@ -132,11 +130,9 @@ class Refusal:
     """A request that a limit does not admit: HTTP status 429."""
 
     message: str
-    """A sentence for the client."""
     headers: Headers
     """`x-ratelimit-*`; with `retry-after`, if it will be admitted by then unless others come."""
     code: str = "rate_limit_exceeded"
-    """The kind of refusal, in OpenAI's words."""
 
 
 class KeyUsage:
@@ -256,7 +252,6 @@ class Admitted:
     """The most tokens that it may use."""
     search: bool = False
     charge: Charge | None = None
-    """The charge for its tokens, per minute."""
 
     def end(self, now_ns: int, tokens: int) -> None:
         """Settle on the tokens that the request has truly used; further calls change nothing."""

@@ -21,7 +21,6 @@ from tts.base.errors import ConfigError, ContentBlocked
 from tts.base.extras import how_to_install
 
 REDACTED = "[redacted]"
-"""Replacement of removed text."""
 MAX_WINDOW = 1000
 """Characters of a match: as many may be held back."""
 MAX_MEMORY = 64_000_000
@@ -45,7 +44,6 @@ class FilterRule:
     """Whether a word must begin with it, and end."""
     blocks: bool
     longest: int
-    """Characters that a match may have."""
 
 
 class Matcher:
@@ -53,7 +51,6 @@ class Matcher:
 
     def __init__(self, rules: Sequence[FilterRule]) -> None:
         self.window = max((rule.longest for rule in rules), default=0)
-        """Characters that are held back."""
         self._blocking = [rule for rule in rules if rule.blocks]
         self.blocks = _compiled(self._blocking)
         self.redacts = _compiled([rule for rule in rules if not rule.blocks])

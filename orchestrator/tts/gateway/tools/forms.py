@@ -40,14 +40,12 @@ class ToolForm:
     kind: str
     """`hermes`, `llama` or `mistral`."""
     opener: str
-    """Text with which a call begins."""
     closer: str = ""
     arguments: str = "arguments"
     """The name under which a call has its arguments."""
     bare: bool = False
     """Whether an output that begins with a brace is a call, too."""
     parallel: bool = True
-    """Whether a message may hold several calls."""
     in_template: bool = True
     """Whether the chat template tells the model of its tools; else we do."""
     args_mark: str = ""

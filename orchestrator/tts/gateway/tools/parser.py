@@ -43,7 +43,6 @@ class CallParser:
         """White space that is dropped if a call follows."""
         self._has_text = False
         self.calls: list[ToolCall] = []
-        """All calls so far."""
         self._scan = JsonEnd()
 
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
@@ -154,7 +153,6 @@ class CallParser:
         return None if not at_end and closer.startswith(buffer[after:]) else end
 
     def _take(self, name: str, start: int, end: int) -> None:
-        """The calls that a JSON text in the buffer says; raises _NoCall."""
         try:
             value = json.loads(self._buffer[start:end], strict=False)
             pairs = [(name, value)] if name else list(map(self._read_call, _listed(value)))
