@@ -187,21 +187,17 @@ class _SchemaReader:
         return _listed("{", Seq((self._string({}, "$"), _COLON, value)), "}")
 
     def _of_type(self, kind: Any, schema: Mapping[str, Any], at: str) -> Node:
-        match kind:
-            case "object":
-                return self._object(schema, at)
-            case "array":
-                return self._array(schema, at)
-            case "string":
-                return self._string(schema, at)
-            case "integer":
-                return _integer(schema, at)
-            case "number":
-                return _number(schema, at)
-            case "boolean":
-                return Choice((literal("true"), literal("false")))
-            case "null":
-                return literal("null")
+        readers = {
+            "object": self._object,
+            "array": self._array,
+            "string": self._string,
+            "integer": _integer,
+            "number": _number,
+            "boolean": lambda *_: Choice((literal("true"), literal("false"))),
+            "null": lambda *_: literal("null"),
+        }
+        if isinstance(kind, str) and kind in readers:
+            return readers[kind](schema, at)
         what = "there is none" if kind is None else f"it is {_shown(kind)}"
         refuse(f"{at}.type", f"{what}; allowed: {', '.join(_KEYWORDS)}")
 

@@ -115,8 +115,8 @@ class Call(Generic[R_co]):
         """Charge what the request may use to its key: so many tokens; raises ApiError (429)."""
         exchange, service = self.exchange, self.service
         if (key := exchange.key) is not None:
-            admitted = service.limiter.admit(
-                *(key.id, key.limits, time.monotonic_ns()),
+            admitted = service.limiter.usage_of(key.id, key.limits).admit(
+                time.monotonic_ns(),
                 tokens=tokens,
                 search=search,
                 spending=service.recorder.spending_of(key.id),
@@ -154,7 +154,8 @@ async def read_call(service: Service, exchange: Exchange, kind: type[Body]) -> C
     """The call that a body holds for the deployment it names, charged as a request; or ApiError."""
     body = await exchange.body(service.settings.max_body)
     if (key := exchange.key) is not None:
-        _require(service.limiter.arrive(key.id, key.limits, time.monotonic_ns()), exchange)
+        usage = service.limiter.usage_of(key.id, key.limits)
+        _require(usage.arrive(time.monotonic_ns()), exchange)
     request, ignored = read_request(kind, body)
     if ignored:
         exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MAX_NAMES]))

@@ -18,7 +18,7 @@ from .openai.errors import ApiError
 
 GRACE_S = 30.0
 """How long requests may go on after SIGTERM; Kubernetes gives a pod as long before it kills it."""
-RETRY_AFTER_S = 1
+_RETRY = {"retry-after": "1"}
 """When a refused client may come back: by then a balancer sends it to another gateway."""
 DRAINING = "gateway_draining"
 SETTLE_S = 5.0
@@ -80,11 +80,12 @@ class Drain:
             raise Terminated(f"Stopped by SIGTERM: {_requests(count)} had not ended after {grace}.")
         self._say("Drained: no request is left; the gateway ends")
 
-    async def end(self, stop_searches: Callable[[], None]) -> None:
+    async def end(self, *stop_searches: Callable[[], None]) -> None:
         """End what still runs: searches with what they have, all others with an error."""
         self._began.set()
         self.over = True
-        stop_searches()
+        for stop in stop_searches:
+            stop()
         for task, record in self._running.items():
             if record.strategy is None:
                 task.cancel()
@@ -101,22 +102,14 @@ class Drain:
 
 def refused() -> ApiError:
     """The answer to a new request while a gateway drains."""
-    return ApiError(
-        503,
-        "This gateway is being stopped and takes nothing new; send the request again.",
-        code=DRAINING,
-        headers={"retry-after": str(RETRY_AFTER_S)},
-    )
+    message = "This gateway is being stopped and takes nothing new; send the request again."
+    return ApiError(503, message, code=DRAINING, headers=_RETRY)
 
 
 def cut_off() -> ApiError:
     """The answer to a request that has not ended in time."""
-    return ApiError(
-        503,
-        "This gateway was stopped before the answer was complete.",
-        code="gateway_stopped",
-        headers={"retry-after": str(RETRY_AFTER_S)},
-    )
+    message = "This gateway was stopped before the answer was complete."
+    return ApiError(503, message, code="gateway_stopped", headers=_RETRY)
 
 
 def _requests(count: int) -> str:

@@ -6,14 +6,7 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -208,11 +201,6 @@ async def name_unserved(
         await asyncio.sleep(KEYS_S)
 
 
-def _stop_searches(services: Sequence[Service]) -> None:
-    for service in services:
-        service.session.stop_searches()
-
-
 async def answer(
     service: Service,
     listen: Listen,
@@ -234,7 +222,8 @@ async def answer(
     serving = [asyncio.ensure_future(server.serve(at)) for server, at in servers.items()]
     try:
         try:
-            await _first_of(*map(asyncio.shield, serving), _all_listen(servers))
+            listening = asyncio.gather(*(server.listening.wait() for server in servers))
+            await _first_of(*map(asyncio.shield, serving), listening)
         except OSError as error:  # another program was as quick, and listens by now
             raise _cannot_listen(listen, error) from error
         service.drain.open()
@@ -245,15 +234,10 @@ async def answer(
         say(f"Serving {names} at {scheme}://{_address(listen, sockets)}/v1 (Ctrl-C ends it)")
         await _first_of(*map(asyncio.shield, serving), service.drain.drained(), watch())
     finally:
-        await service.drain.end(partial(_stop_searches, service.services))
+        await service.drain.end(*(each.session.stop_searches for each in service.services))
         for server in servers:
             server.stop()
         await asyncio.wait(serving)
-
-
-async def _all_listen(servers: Iterable[HttpServer]) -> None:
-    for server in servers:
-        await server.listening.wait()
 
 
 def _address(listen: Listen, sockets: Sequence[socket.socket]) -> str:

@@ -21,6 +21,7 @@ import msgspec
 
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
+from tts.prompting import Models
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
 from tts.session.outcome import doubts, probability_of
@@ -97,10 +98,8 @@ async def _score_calls(
         )
     models = service.session.models
     characters = sum(len(message.text) for message in request.messages)
-    if reads := models.dialogue or models.critic:
-        context = service.deployment.verifier_model.max_seq_len
-        texts = [each.text for each in request.messages if each.plain()["role"] != "system"]
-        require_length(reads.tokenizer, context, *texts)
+    texts = [each.text for each in request.messages if each.plain()["role"] != "system"]
+    _require_readable(models, texts, "messages")
     await filter_messages(service.filters, request.messages)
     problem = problem_of(conversation)
     steps = steps_of(answer.text, service.deployment.generator.step_delimiter)
@@ -114,15 +113,19 @@ async def _score_calls(
     return problem, calls[-1:] if scores_answers(service.deployment) else calls
 
 
+def _require_readable(models: Models, texts: Sequence[str], field: str) -> None:
+    """Raise ApiError for texts that are longer than the context of a verifier that is a model."""
+    if reads := models.dialogue or models.critic:
+        require_length(reads.tokenizer, models.verifier_context, *texts, field=field)
+
+
 async def rerank(call: Call[RerankRequest]) -> None:
     """Score the answers, and list them best first."""
     service, request = call.service, call.request
     texts = [each if isinstance(each, str) else each.text for each in request.documents]
     models = service.session.models
-    if reads := models.dialogue or models.critic:
-        context = service.deployment.verifier_model.max_seq_len
-        for text in texts:
-            require_length(reads.tokenizer, context, request.query, text, field="documents")
+    for text in texts:
+        _require_readable(models, (request.query, text), "documents")
     question, *answers = await filtered(service.filters, (request.query, *texts))
     for place, text in enumerate((question, *answers)):
         if not text.strip():

@@ -18,9 +18,8 @@ class Asking:
 
     def __call__(self, tokens=1, at=0, search=False, key="k"):
         """Whether a request is admitted, what it is told, and its headers."""
-        found = self.limiter.arrive(key, self.limits, at) or self.limiter.admit(
-            key, self.limits, at, tokens=tokens, search=search
-        )
+        usage = self.limiter.usage_of(key, self.limits)
+        found = usage.arrive(at) or usage.admit(at, tokens=tokens, search=search)
         told = {name.decode(): value.decode() for name, value in found.headers}
         return not isinstance(found, Refusal), found, told
 

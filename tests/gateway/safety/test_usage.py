@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tts.gateway.observability.ledger import Ledger
 from tts.gateway.observability.record import ServedRequest
-from tts.gateway.safety.limits import KeyLimits, Limiter, Refusal, Spending
+from tts.gateway.safety.limits import KeyLimits, KeyUsage, Refusal, Spending
 from tts.gateway.safety.usage import read_usage, totals
 
 
@@ -124,17 +124,11 @@ def test_totals_add_up_by_what_is_asked(file, book, clock):
 )
 def test_a_budget_is_never_exceeded(budget, steps):
     """Requests are admitted with an estimate, end with at most that, in any order."""
-    limiter, limits = Limiter(), KeyLimits(tokens_per_day=budget)
+    usage = KeyUsage(KeyLimits(tokens_per_day=budget))
     spent, running = 0, []
     for most, used, ends in steps:
-        admitted = limiter.admit(
-            "k",
-            limits,
-            0,
-            tokens=most,
-            search=False,
-            spending=Spending(today=spent, day_left_s=60.0),
-        )
+        spending = Spending(today=spent, day_left_s=60.0)
+        admitted = usage.admit(0, tokens=most, search=False, spending=spending)
         if isinstance(admitted, Refusal):
             assert spent + sum(each for _, each, _ in running) + most > budget
             assert admitted.code == "insufficient_quota"
@@ -154,7 +148,7 @@ def test_a_refusal_says_when_to_come_back():
 
     def refused(tokens, month=80):
         used = replace(spent, month=month)
-        refusal = Limiter().admit("k", limits, 0, tokens=tokens, search=False, spending=used)
+        refusal = KeyUsage(limits).admit(0, tokens=tokens, search=False, spending=used)
         assert isinstance(refusal, Refusal)
         return refusal
 
@@ -163,8 +157,8 @@ def test_a_refusal_says_when_to_come_back():
     assert b"retry-after" not in dict(refused(101).headers)  # more than any day has
     assert dict(refused(95, month=950).headers)[b"retry-after"] == b"86400"
     assert "1,000 tokens per month" in refused(95, month=950).message
-    limiter = Limiter()
-    limiter.admit("k", limits, 0, tokens=15, search=False, spending=spent)
-    waiting = limiter.admit("k", limits, 0, tokens=15, search=False, spending=spent)
+    usage = KeyUsage(limits)
+    usage.admit(0, tokens=15, search=False, spending=spent)
+    waiting = usage.admit(0, tokens=15, search=False, spending=spent)
     assert "running requests may use 15" in waiting.message
     assert "when they have ended" in waiting.message

@@ -109,9 +109,6 @@ class KeyLimits:
     """Tokens per calendar month (UTC), counted like tokens_per_minute."""
 
 
-UNLIMITED = KeyLimits()
-
-
 @dataclass(frozen=True, slots=True)
 class Spending:
     """The tokens that a key has used, without requests that run."""
@@ -157,9 +154,9 @@ class KeyUsage:
         return None
 
     def admit(
-        self, now_ns: int, *, tokens: int, search: bool, spending: Spending
+        self, now_ns: int, *, tokens: int, search: bool, spending: Spending = NOTHING
     ) -> Admitted | Refusal:
-        """Charge a request's tokens and hold what it may use, or say why not."""
+        """Charge the most tokens that a request may use, or say why not."""
         refusal = self._over_budget(now_ns, tokens, spending)
         if refusal := refusal or self._over_limit(now_ns, tokens, search):
             return refusal
@@ -288,30 +285,8 @@ class Limiter:
         message = f"Too many wrong API keys came from here. Try again in {duration(wait_ns or 0)}."
         return Refusal(message, _retry_after(wait_ns or 0), "too_many_wrong_keys")
 
-    def arrive(self, key: str, limits: KeyLimits, now_ns: int) -> Refusal | None:
-        """Charge a request of a key for having come, whatever becomes of it, or say why not."""
-        return self._usage(key, limits).arrive(now_ns)
-
-    def admit(
-        self,
-        key: str,
-        limits: KeyLimits,
-        now_ns: int,
-        *,
-        tokens: int,
-        search: bool,
-        spending: Spending = NOTHING,
-    ) -> Admitted | Refusal:
-        """Admit a request of the key with this id and charge its tokens, or say why not.
-
-        `tokens` is the most that it may use; `spending` matters for a key with a budget.
-        """
-        if limits == UNLIMITED:
-            return Admitted([])
-        usage = self._usage(key, limits)
-        return usage.admit(now_ns, tokens=tokens, search=search, spending=spending)
-
-    def _usage(self, key: str, limits: KeyLimits) -> KeyUsage:
+    def usage_of(self, key: str, limits: KeyLimits) -> KeyUsage:
+        """Usage of the key with this id, which its requests are charged to."""
         usage = self._keys.get(key)
         if usage is None or usage.limits != limits:
             usage = self._keys[key] = KeyUsage(limits)
