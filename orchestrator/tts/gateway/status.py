@@ -27,7 +27,7 @@ from tts.strategies.catalog import find_strategy
 
 from .call import Call, Service, strategy_of
 from .draining import refused
-from .openai.errors import ApiError
+from .openai.errors import ApiError, Error
 from .openai.requests import (
     ChatRequest,
     CompletionRequest,
@@ -231,9 +231,9 @@ def document() -> bytes:
     """The OpenAPI document as JSON."""
     kinds = [kind for kind, _ in POSTS.values()]
     schemas, components = msgspec.json.schema_components(
-        kinds, ref_template="#/components/schemas/{name}"
+        [*kinds, Error], ref_template="#/components/schemas/{name}"
     )
-    bodies = dict(zip(kinds, schemas, strict=True))
+    bodies = dict(zip(kinds, schemas, strict=False))
     paths: dict[str, Any] = {}
     for path, (kind, summary) in POSTS.items():
         body = {"required": True, "content": {"application/json": {"schema": bodies[kind]}}}
@@ -250,30 +250,12 @@ def document() -> bytes:
             "info": {"title": "tts gateway", "version": _version()},
             "paths": paths,
             "components": {
-                "schemas": {**components, "Error": _ERROR},
+                "schemas": components,
                 "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             },
             "security": [{}, {"key": []}],
         }
     )
-
-
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
 
 
 def _operation(summary: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -49,6 +48,21 @@ def quoted(text: str) -> str:
     return shortened(repr(text), MAX_QUOTE)
 
 
+class ErrorFields(msgspec.Struct):
+    """What clients read of an error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Error(msgspec.Struct):
+    """The body of a response that is an error."""
+
+    error: ErrorFields
+
+
 class ApiError(TtsError):
     """A request that ends with an error; `code` and `param` are those of OpenAI's errors."""
 
@@ -75,18 +89,13 @@ class ApiError(TtsError):
         )
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> ErrorFields:
         """The error as clients read it."""
-        return {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-        }
+        return ErrorFields(self.message, self.type, self.param, self.code)
 
     def body(self) -> bytes:
         """The error as JSON: what a response holds, or an event of one that has begun."""
-        return msgspec.json.encode({"error": self.fields})
+        return msgspec.json.encode(Error(self.fields))
 
     def event(self) -> bytes:
         """The last event of a stream that breaks off."""

@@ -64,7 +64,7 @@ class ResponsesEncoder:
         """The events of a stream that breaks off."""
         data = b"" if self._events else self._begin_response()
         fields = error.fields
-        facts = {name: fields[name] for name in ("code", "message", "param")}
+        facts = {"code": fields.code, "message": fields.message, "param": fields.param}
         # clients that look for a field `error` in any event raise what it says
         data += self._event("error", **facts, error=fields)
         kind = "rate_limit_exceeded" if error.type == "rate_limit_error" else "server_error"
