@@ -124,15 +124,9 @@ class _Draw(RunningSearch[_Ballot]):
         self._id = call.record.id
         """The beginning of names by which replicas are chosen: each candidate stays on one."""
         config = search.plan.strategy.config
-        sampled = msgspec.structs.replace(
-            request,
-            n=search.n,
-            seed=search.config.seed,
-            temperature=config.temperature if config else request.temperature,
-            top_p=config.top_p if config else request.top_p,
-            top_k=config.top_k if config else request.top_k,
-            min_p=config.min_p if config else request.min_p,
-        )
+        names = ("temperature", "top_p", "top_k", "min_p") if config else ()
+        own = {name: getattr(config, name) for name in names}
+        sampled = msgspec.structs.replace(request, n=search.n, seed=search.config.seed, **own)
         self._generate_calls = service.generator.calls(sampled, sampling, [room], charged=True)
         self._samples = [
             service.generator.sample(0, each, request, sampling) for each in self._generate_calls

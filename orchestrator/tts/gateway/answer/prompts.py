@@ -34,7 +34,7 @@ from tts.prompting.score_calls import score_calls
 from tts.session.questions import as_problem
 
 from ..call import Call
-from ..openai.errors import ApiError, bad_request, quoted
+from ..openai.errors import bad_request, quoted
 from ..openai.messages import ChatMessage
 from ..openai.requests import ChatRequest, Request, TemplatedRequest, TokenizeRequest
 from ..safety.filters import FilterChain
@@ -230,17 +230,13 @@ def refusals_of_template() -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        raise _refused(error) from None
-
-
-def _refused(error: CheckpointError) -> ApiError:
-    if isinstance(error, MessageLost):
-        what = f"{error.what}."
-    elif isinstance(error.__cause__, TemplateFailed):
-        what = f"refuses this: {error.__cause__}"
-    else:
-        what = "is missing, or cannot be read: send prompts to /v1/completions."
-    return bad_request(f"The model's chat template {what}", "messages")
+        if isinstance(error, MessageLost):
+            what = f"{error.what}."
+        elif isinstance(error.__cause__, TemplateFailed):
+            what = f"refuses this: {error.__cause__}"
+        else:
+            what = "is missing, or cannot be read: send prompts to /v1/completions."
+        raise bad_request(f"The model's chat template {what}", "messages") from None
 
 
 MAX_VARIABLES = 4_000

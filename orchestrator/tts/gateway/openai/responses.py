@@ -64,10 +64,9 @@ class FunctionTool(Struct):
     strict: bool | None = None
 
 
-class NamedFunction(Struct):
+class NamedFunction(FunctionName):
     """The `tool_choice` that names the function to call."""
 
-    name: str
     type: Literal["function"] = "function"
 
 
@@ -132,9 +131,7 @@ def as_chat(request: ResponsesRequest) -> ChatRequest:
             Tool(Function(each.name, each.description, each.parameters, each.strict))
             for each in request.tools
         ],
-        tool_choice=NamedTool(FunctionName(choice.name))
-        if isinstance(choice, NamedFunction)
-        else choice,
+        tool_choice=NamedTool(choice) if isinstance(choice, NamedFunction) else choice,
         parallel_tool_calls=request.parallel_tool_calls,
         logprobs=LOG_PROBS in request.include or request.top_logprobs > 0,
         top_logprobs=request.top_logprobs,
