@@ -41,7 +41,8 @@ def opening_of(
         blocks=spec.kv_cache.blocks,
         max_active=spec.max_batch_size,
         chunked_context=spec.chunked_context,
-        kv_reuse=spec.kv_cache.reuse,
+        # without chunks the pipeline shares a partly filled block and never copies it
+        kv_reuse=spec.kv_cache.reuse and spec.chunked_context,
         labels=len(engine.label_token_ids or ()),
         writes=engine.output_vocab_size >= engine.vocab_size,
         decoupled=decoupled,
