@@ -122,7 +122,10 @@ class EngineSpec(RoleSpec):
     """How the engine admits requests: with room for the longest answer, or as many as fit now,
     preempting some later (TensorRT-LLM only)."""
     chunked_context: StrictBool = True
-    """Compute long prompts over several engine steps (enable_chunked_context)."""
+    """Compute long prompts over several engine steps (enable_chunked_context).
+
+    Target openvino reuses prefixes only with it.
+    """
     threads: Parallel | None = None
     """CPU threads of the engine; unset: the cores are divided (target openvino only)."""
     tensorrt: TensorRTEngine | None = None
