@@ -139,7 +139,6 @@ class PrefixCache:
         sequence = self._running[ticket] = _Sequence(names, len(names), computed, table)
         if ends and ends[-1] % self._block_size:
             block = sequence.partly_filled = table[-1]
-            block.computed = ends[-1]
             block.writers += 1
             block.branch, block.window = self._branch(names, ends[-1]), self._window
         if len(names) - computed > _MUCH_NEW:
