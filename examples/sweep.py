@@ -3,8 +3,8 @@
     pip install '.[cpu,figures]' && tts build-engines demo
     python examples/sweep.py --problems 100 --figure sweep.svg
 
-The figure is a Vega-Lite chart by Altair; `.html` needs no extra, `.svg`, `.png` and `.pdf` need
-the extra `figures`. `tts report RUN RUN...` draws such figures from run folders.
+The figure is a Vega-Lite chart by Altair, which is in the extra `figures`. `tts report
+RUN RUN...` draws such figures from run folders.
 """
 
 from __future__ import annotations

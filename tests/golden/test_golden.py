@@ -6,18 +6,10 @@ Numbers that are wanted otherwise are written by `python -m tests.golden.record`
 import json
 
 import pytest
-from altair.utils.schemapi import debug_mode
 from tests.golden.cases import cases
 from tests.golden.folders import EXPECTED, differences, plain, unpacked
 
 CASES = cases()
-
-
-@pytest.fixture(autouse=True)
-def unchecked():
-    """Charts that are compared need no check against the schema of charts; tests/reports has it."""
-    with debug_mode(False):
-        yield
 
 
 def test_nothing_is_expected_that_is_not_derived():

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from altair.utils.schemapi import debug_mode
 from msgspec.structs import replace
 from tests.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tests.hostile.mutations import mutated
@@ -133,7 +132,6 @@ def scripted_engines() -> Iterator[None]:
         AsyncSession, generator=ScriptedGenerator(*words), verifier=ScriptedVerifier()
     )
     with contextlib.ExitStack() as patches:
-        patches.enter_context(debug_mode(False))  # tests/reports checks charts against their schema
         patches.enter_context(patch.object(single_run, "deployment_of", lambda config: spec))
         patches.enter_context(patch.object(campaign, "AsyncSession", scripted))
         for step in ("require_current", "build_if_quick"):

@@ -190,8 +190,7 @@ def bench(options: Bench) -> None:
     ):
         print_answer(*outcome)
     else:
-        # figures load altair, which takes longer to import than a search takes to its first step
-        from tts.reports.terminal import print_report
+        from tts.reports.terminal import print_report  # what `tts solve` need not import
 
         print_report(comparison)
     say(f"figures and search trees, as a page: tts report --open {folder}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-import altair as alt
 from rich.console import Console
 
 from tts.lab.study.cells import CellRun
@@ -15,18 +14,21 @@ from tts.runs.statistics import interval
 
 from .figures.charts import (
     ALL_FIELDS,
+    ON_TOP,
     PERCENT,
     Cell,
-    Drawing,
     Figure,
+    Spec,
     TableRow,
     bars,
     bars_height,
-    chart,
     colour,
     doubling_axis,
+    field,
     intervals,
+    layers,
     log_axis,
+    mark,
     measured,
     number,
     percent,
@@ -38,16 +40,17 @@ from .page.page import FILE, Report
 
 SHARE = "generator share"
 SPEED = "throughput, times as deployed"
+_SHARE_AXIS = field(
+    f"{SHARE}:Q",
+    title="the generator's share of the KV memory",
+    axis=PERCENT,
+    scale={"domain": [0, 1]},
+)
 _TOKENS, _USED, _REQUESTS = "generated tokens per problem", "batch utilisation", "requests per step"
-_ANY = alt.Scale(zero=False, padding=10)
+_ANY: Spec = {"zero": False, "padding": 10}
 
-Drawn = tuple[str, str, Drawing, int]
+Drawn = tuple[str, str, Spec, int]
 """Title, reading, chart and height of a figure."""
-
-
-def _share_axis() -> alt.X:
-    title, scale = "the generator's share of the KV memory", alt.Scale(domain=[0, 1])
-    return alt.X(f"{SHARE}:Q", title=title, axis=PERCENT, scale=scale)
 
 
 def _value(row: TableRow, name: str) -> float:
@@ -83,7 +86,7 @@ def throughput_by_split(rows: Sequence[TableRow]) -> Drawn:
         f"the pair solves {number(_value(deployed, 'problems/s'))} problems/s. The fastest other "
         f"division gives it {percent(_value(best, SHARE))} and is {_times(best)}."
     )
-    dots = measured(_share_axis(), "speed", title=SPEED, scale=_ANY)
+    dots = measured(_SHARE_AXIS, "speed", title=SPEED, scale=_ANY)
     return "Throughput against the division of the KV memory", reading, dots, 260
 
 
@@ -102,7 +105,7 @@ def ablation(rows: Sequence[TableRow]) -> Drawn:
             sentences.append(f"{what} beyond the noise: {names}.")
     if untold := len(others) - len(faster) - len(slower):
         sentences.append(f"{untold} of {len(others)} changes are not told apart from it.")
-    y = alt.Y("changed:N", title=None, sort=None, axis=alt.Axis(labelLimit=240))
+    y = field("changed:N", title=None, sort=None, axis={"labelLimit": 240})
     dots = intervals("speed", y, title=SPEED, scale=_ANY)
     return "Schedules, speculation and caches", " ".join(sentences), dots, bars_height(len(rows))
 
@@ -160,20 +163,22 @@ def _over_pools(rows: Sequence[TableRow], what: str, name: str, happens: str) ->
     for engine in engines:
         rates = [_value(row, name) for row in _of(rows, "engine", engine)]
         sentences.append(f"{percent(min(rates))} to {percent(max(rates))} of the {engine}'s")
-    dashes = alt.StrokeDash(
-        "KV memory:N",
-        sort=_distinct(rows, "KV memory"),
+    memory = "KV memory"
+    dashes = field(
+        f"{memory}:N",
+        sort=_distinct(rows, memory),
         title="KV memory, of the deployed",
-        legend=alt.Legend(orient="top"),
+        legend=ON_TOP,
     )
-    base = chart().encode(
-        x=_share_axis(),
-        y=alt.Y(f"{name}:Q", title=f"share of prompt blocks {happens}", axis=PERCENT),
-        color=tint("engine", engines),
-    )
-    lines = alt.layer(  # points of their own: a line with points has no dashes in its legend
-        base.mark_line().encode(strokeDash=dashes),
-        base.mark_point(filled=True, tooltip=ALL_FIELDS).encode(detail="KV memory:N"),
+    base: Spec = {
+        "x": _SHARE_AXIS,
+        "y": field(f"{name}:Q", title=f"share of prompt blocks {happens}", axis=PERCENT),
+        "color": tint("engine", engines),
+    }
+    dot = {"filled": True, "tooltip": ALL_FIELDS}
+    lines = layers(  # points of their own: a line with points has no dashes in its legend
+        mark("line", {}, **base, strokeDash=dashes),
+        mark("point", dot, **base, detail=field(f"{memory}:N")),
     )
     reading = f"Over all divisions, {' and '.join(sentences)} blocks of prompts are {happens}."
     return f"{what} against the division of the KV memory", reading, lines, 260
@@ -189,11 +194,12 @@ def memory_by_split(rows: Sequence[TableRow]) -> Drawn:
         f"Of {number(total)} MiB that the pair takes, {number(pools)} are KV pools, which the "
         "engines divide."
     )
-    areas = chart().mark_area(tooltip=ALL_FIELDS)
-    areas = areas.encode(
-        x=_share_axis(),
-        y=alt.Y("MiB:Q", title="MiB", stack="zero"),
-        color=tint("part", parts).sort(parts),
+    areas = mark(
+        "area",
+        {"tooltip": ALL_FIELDS},
+        x=_SHARE_AXIS,
+        y=field("MiB:Q", title="MiB", stack="zero"),
+        color={**tint("part", parts), "sort": parts},
     )
     return "Memory by component", reading, areas, 260
 
@@ -206,19 +212,18 @@ def kv_blocks(rows: Sequence[TableRow]) -> Drawn:
         here = _of(rows, "division", division)
         most, pool = max(_value(row, "blocks in use") for row in here), _value(here[0], "pool")
         sentences.append(f"{division} {number(most)} of {number(pool)} ({percent(most / pool)})")
-    legend = alt.Legend(orient="top", columns=1, labelLimit=0)
-    hue = alt.Color("division:N", title=None, scale=colour(divisions), legend=legend)
-    x = alt.X("step:Q", title="engine step", scale=alt.Scale(nice=False))
-    usage = chart().mark_line(interpolate="step-after", tooltip=ALL_FIELDS)
-    pools = chart().mark_line(strokeDash=[2, 4], opacity=0.7)
-    layers = alt.layer(
-        usage.encode(x=x, y=alt.Y("blocks in use:Q"), color=hue),
-        pools.transform_filter("datum.pool <= 4 * datum['most in use']").encode(
-            x=x, y=alt.Y("pool:Q", title="blocks in use"), color=hue
-        ),
-    )
+    legend = {**ON_TOP, "columns": 1, "labelLimit": 0}
+    both: Spec = {
+        "x": field("step:Q", title="engine step", scale={"nice": False}),
+        "color": field("division:N", title=None, scale=colour(divisions), legend=legend),
+    }
+    usage: Spec = {"interpolate": "step-after", "tooltip": ALL_FIELDS}
+    at = field("pool:Q", title="blocks in use")
+    pools = mark("line", {"strokeDash": [2, 4], "opacity": 0.7}, **both, y=at)
+    pools["transform"] = [{"filter": "datum.pool <= 4 * datum['most in use']"}]
+    lines = layers(mark("line", usage, **both, y=field("blocks in use:Q")), pools)
     reading = f"Most blocks in use on the {engine}: {', '.join(sentences)}."
-    return f"KV blocks in use on the {engine}", reading, layers, 220
+    return f"KV blocks in use on the {engine}", reading, lines, 220
 
 
 def batch_utilisation(rows: Sequence[TableRow]) -> Drawn:
@@ -235,14 +240,14 @@ def batch_utilisation(rows: Sequence[TableRow]) -> Drawn:
         sentences.append(
             f"A step of the {engine} held {least} to {most} requests, {full} of its batch."
         )
-    chart_ = bars(
-        alt.X(f"{_USED}:Q", title="mean requests per step, of max_batch_size", axis=PERCENT),
+    picture = bars(
+        field(f"{_USED}:Q", title="mean requests per step, of max_batch_size", axis=PERCENT),
         "schedule",
         None,
-        yOffset=alt.YOffset("engine:N", sort=engines),
+        yOffset=field("engine:N", sort=engines),
         color=tint("engine", engines),
     )
-    return "Batch utilisation", " ".join(sentences), chart_, bars_height(len(rows))
+    return "Batch utilisation", " ".join(sentences), picture, bars_height(len(rows))
 
 
 def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
@@ -256,10 +261,13 @@ def tokens_per_request(rows: Sequence[TableRow]) -> Drawn:
         sentences.append(f"the {engine} {number(count)} of {number(low)} to {number(high)} tokens")
     ends = [_value(row, name) for row in rows for name in ("from tokens", "to tokens")]
     scale = log_axis(ends, padding=0)
-    x = alt.X("from tokens:Q", bin="binned", title="tokens of a request", **scale)
-    histogram = chart().mark_bar(opacity=0.7, tooltip=ALL_FIELDS)
-    histogram = histogram.encode(
-        x=x, x2="to tokens:Q", y=alt.Y("requests:Q", stack=None), color=tint("engine", engines)
+    histogram = mark(
+        "bar",
+        {"opacity": 0.7, "tooltip": ALL_FIELDS},
+        x=field("from tokens:Q", bin="binned", title="tokens of a request", **scale),
+        x2={"field": "to tokens"},
+        y=field("requests:Q", stack=None),
+        color=tint("engine", engines),
     )
     reading = f"Requests by their tokens, prompt and generated ones: {'; '.join(sentences)}."
     return "Tokens scheduled per request", reading, histogram, 220
@@ -305,9 +313,9 @@ def study_figures(measurements: Sequence[Measurement]) -> list[Figure]:
     for name, draw in FIGURES.items():
         if table := by_name.get(name):
             title, reading, picture, height = draw(table.rows)
-            chart_ = spec(picture, height)
+            chart = spec(picture, height)
             figures.append(
-                Figure(name, title, reading, table.rows, chart_, table.origin, table.notes)
+                Figure(name, title, reading, table.rows, chart, table.origin, table.notes)
             )
     return figures
 

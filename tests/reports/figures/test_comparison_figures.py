@@ -211,8 +211,8 @@ def test_a_curve_has_the_runs_that_were_made_and_blocks_where_there_are_none():
 @given(st.lists(st.floats(1e-4, 1e20), min_size=1, max_size=4))
 def test_a_logarithmic_axis_is_a_factor_of_two_wide_and_has_numbers(values):
     found = log_axis(values)
-    low, high = found["scale"].to_dict()["domain"]
-    ticks = found["axis"].to_dict()["values"]
+    low, high = found["scale"]["domain"]
+    ticks = found["axis"]["values"]
     assert high / low >= 2 - 1e-9
     assert low * (1 - 1e-9) <= min(values) <= max(values) <= high * (1 + 1e-9)
     assert len(ticks) > 1
@@ -235,7 +235,7 @@ def test_every_axis_has_numbers_however_near_the_costs_are():
 def test_no_name_in_a_legend_is_cut():
     long = "weighted-best-of-n (beam_width=4, num_iterations=40)"
     for name, columns in ((long, 1), ("a", 2)):
-        legend = tint("strategy", [name, "b"]).to_dict()["legend"]
+        legend = tint("strategy", [name, "b"])["legend"]
         assert (legend["labelLimit"], legend["columns"]) == (0, columns)
 
 

@@ -92,9 +92,9 @@ def test_readings_carry_the_numbers_of_the_run():
 
 def test_a_kind_has_its_colour_in_every_run():
     kinds = ("main", "eager", "cached")
-    alone, all_of_them = (colour(names, kinds).to_dict() for names in (["cached"], kinds))
+    alone, all_of_them = (colour(names, kinds) for names in (["cached"], kinds))
     assert alone["range"] == all_of_them["range"][2:]
-    assert colour(["unheard"], kinds).to_dict()["domain"] == ["unheard"]
+    assert colour(["unheard"], kinds)["domain"] == ["unheard"]
 
 
 def calibration_of(*bins):

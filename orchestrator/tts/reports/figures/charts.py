@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
-
-import altair as alt
 
 from tts.runs.statistics import equal_bins, logarithmic_histogram, quantile
 
 Cell = str | int | float | bool | None
 TableRow = dict[str, Cell]
 Spec = dict[str, Any]
-"""A Vega-Lite specification, as JSON would have it."""
+"""A Vega-Lite specification, or a part of it: a mark, an encoding, an axis."""
 Origin = Literal["measured", "modelled", "simulated"]
 """Measured in the run; the run's own requests put through a model of a part, such as a cache of
 another size; or simulated engines."""
 
 DATA = "rows"
-"""The name by which a chart takes its figure's rows: `alt.Chart(alt.NamedData(DATA))`."""
+"""The name by which a chart takes its figure's rows."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Figure:
     rows: Sequence[TableRow]
     chart: Spec | None = None
     origin: Origin = "measured"
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
     """What limits it: thinned data, engines that did not report, problems left out."""
 
     @property
@@ -62,17 +60,19 @@ MOST_NAMES = 4
 _LEGEND_WIDTH = 84
 """Characters in a line of a legend."""
 
-LONG_NAMES = alt.Axis(labelLimit=260)
+LONG_NAMES: Spec = {"labelLimit": 260}
 """The axis of lines that are named: pixels of a name."""
-PERCENT = alt.Axis(format=".0%")
-ACCURACY: dict[str, Any] = {
+PERCENT: Spec = {"format": ".0%"}
+ACCURACY: Spec = {
     "title": "accuracy",
     "axis": PERCENT,
-    "scale": alt.Scale(zero=False, nice=False, padding=12),
+    "scale": {"zero": False, "nice": False, "padding": 12},
 }
 """The axis of accuracies that are compared, which need not begin at 0."""
-ALL_FIELDS = alt.TooltipContent("data")
+ALL_FIELDS: Spec = {"content": "data"}
 """A tooltip with every column of the row."""
+ON_TOP: Spec = {"orient": "top"}
+"""A legend above the chart."""
 
 _TICKS = (
     (1,),
@@ -84,20 +84,30 @@ _TICKS = (
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 Item = TypeVar("Item")
-Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
-"""A chart, or several on one another; that these are never facets altair does not say."""
+_TYPES = {"Q": "quantitative", "N": "nominal", "O": "ordinal"}
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.4.1.json"
 
 
-def chart() -> alt.Chart:
-    """A chart of its figure's rows."""
-    return alt.Chart(alt.NamedData(DATA))
+def field(column: str, **details: Any) -> Spec:
+    """An encoding by a column and its type, such as `seconds:Q`, with its scale, its title, ..."""
+    name, _, kind = column.rpartition(":")
+    return {"field": name, "type": _TYPES[kind], **details}
 
 
-def spec(picture: Drawing, height: int) -> Spec:
-    """A chart as data, as wide as the page lets it be; tests check each against the schema."""
-    vega: Spec = picture.properties(width="container", height=height).to_dict(validate=False)
-    vega.pop("config", None)  # altair's theme: the page has its own
-    return vega
+def mark(kind: str, properties: Spec, **encoding: Spec) -> Spec:
+    """Marks of a kind, such as a bar, for the rows of a figure."""
+    return {"mark": {"type": kind, **properties}, "encoding": encoding}
+
+
+def layers(*pictures: Spec) -> Spec:
+    """Pictures on one another."""
+    return {"layer": list(pictures)}
+
+
+def spec(picture: Spec, height: int) -> Spec:
+    """A figure's chart, as wide as the page lets it be; tests check each against the schema."""
+    frame = {"data": {"name": DATA}, "width": "container", "height": height}
+    return {"$schema": _SCHEMA, **frame, **picture}
 
 
 def bars_height(count: int) -> int:
@@ -105,29 +115,20 @@ def bars_height(count: int) -> int:
     return 24 * max(count, 2)
 
 
-def bars(x: alt.X, y: str, sort: Sequence[str] | None, **encodings: Any) -> alt.Chart:
+def bars(x: Spec, y: str, sort: Sequence[str] | None, **encodings: Spec) -> Spec:
     """A horizontal bar for each name in the column `y`."""
-    names = alt.Y(f"{y}:N", title=None, sort=sort and list(sort), axis=LONG_NAMES)
-    marks = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    picture: alt.Chart = marks.encode(x=x, y=names, **encodings)
-    return picture
+    names = field(f"{y}:N", title=None, sort=sort and list(sort), axis=LONG_NAMES)
+    return mark("bar", {"color": BLUE, "tooltip": ALL_FIELDS}, x=x, y=names, **encodings)
 
 
-def line(x: alt.X, y: alt.Y, **encodings: Any) -> alt.Chart:
-    """A line through points."""
-    marks = chart().mark_line(color=BLUE, point=True, tooltip=ALL_FIELDS)
-    picture: alt.Chart = marks.encode(x=x, y=y, **encodings)
-    return picture
-
-
-def doubling_axis(field: str, title: str) -> alt.X:
+def doubling_axis(column: str, title: str) -> Spec:
     """A count that is measured at powers of two."""
-    scale = alt.Scale(type="log", base=2, nice=False, padding=15)
-    axis = alt.Axis(format=",~r", tickCount=6)  # more are not at powers of two
-    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+    scale = {"type": "log", "base": 2, "nice": False, "padding": 15}
+    axis = {"format": ",~r", "tickCount": 6}  # more are not at powers of two
+    return field(f"{column}:Q", title=title, scale=scale, axis=axis)
 
 
-def log_axis(values: Iterable[float], form: str = ",~r", padding: int = 15) -> dict[str, Any]:
+def log_axis(values: Iterable[float], form: str = ",~r", padding: int = 15) -> Spec:
     """The scale and the axis of positive values: at least a factor of two, so that what is nearly
     equal looks so, and at least two numbers, where Vega by itself writes none in 908 to 932.
     """
@@ -144,65 +145,64 @@ def log_axis(values: Iterable[float], form: str = ",~r", padding: int = 15) -> d
         if len(ticks) > 2:
             break
     return {
-        "scale": alt.Scale(type="log", nice=False, padding=padding, domain=[low, high]),
-        "axis": alt.Axis(format=form, values=ticks, labelOverlap=True),
+        "scale": {"type": "log", "nice": False, "padding": padding, "domain": [low, high]},
+        "axis": {"format": form, "values": ticks, "labelOverlap": True},
     }
 
 
-def intervals(column: str, y: alt.Y, **x: Any) -> Drawing:
+def intervals(column: str, y: Spec, **x: Any) -> Spec:
     """Dots of a column at lines `y`, on bars from columns `low` to `high`; `x` is its axis."""
-    spans = chart().mark_bar(height=8, opacity=0.4, color=BLUE)
-    dots = chart().mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
-    return alt.layer(
-        spans.encode(x=alt.X("low:Q", **x), x2="high:Q", y=y),
-        dots.encode(x=alt.X(f"{column}:Q", **x), y=y),
+    span = {"height": 8, "opacity": 0.4, "color": BLUE}
+    dot = {"filled": True, "size": 70, "color": BLUE, "tooltip": ALL_FIELDS}
+    return layers(
+        mark("bar", span, x=field("low:Q", **x), x2={"field": "high"}, y=y),
+        mark("point", dot, x=field(f"{column}:Q", **x), y=y),
     )
 
 
 def measured(
-    x: alt.X,
+    x: Spec,
     column: str,
     ends: tuple[str, str] = ("low", "high"),
-    color: alt.Color | alt.Value = alt.value(BLUE),  # noqa: B008 - a constant
-    marks: dict[str, Any] | None = None,
-    lines: dict[str, Any] | None = None,
+    color: Spec | None = None,
+    marks: Spec | None = None,
+    lines: Spec | None = None,
     **y: Any,
-) -> Drawing:
+) -> Spec:
     """A column over `x`: a line through points, each with its interval; `y` is the axis.
 
     `marks` are further encodings of the points, `lines` of the lines between them.
     """
-    low, high = ends
-    at = alt.Y(f"{column}:Q", **y)
-    dots = chart().mark_point(filled=True, size=70, tooltip=ALL_FIELDS)
-    return alt.layer(
-        chart().mark_rule(opacity=0.5).encode(x=x, y=alt.Y(f"{low}:Q", **y), y2=high, color=color),
-        chart().mark_line(opacity=0.7).encode(x=x, y=at, color=color, **(lines or {})),
-        dots.encode(x=x, y=at, color=color, **(marks or {})),
+    low, high = field(f"{ends[0]}:Q", **y), {"field": ends[1]}
+    each: Spec = {"x": x, "color": color or {"value": BLUE}}
+    at, dot = field(f"{column}:Q", **y), {"filled": True, "size": 70, "tooltip": ALL_FIELDS}
+    return layers(
+        mark("rule", {"opacity": 0.5}, **each, y=low, y2=high),
+        mark("line", {"opacity": 0.7}, **each, y=at, **(lines or {})),
+        mark("point", dot, **each, y=at, **(marks or {})),
     )
 
 
-def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Scale:
+def colour(names: Sequence[str], among: Sequence[str] = ()) -> Spec:
     """The colours of these names, in their order; they begin anew after the sixth.
 
     Where all names that there can be are given, `among`, each has its colour in every run.
     """
     order = list(dict.fromkeys([*among, *names]))
-    return alt.Scale(
-        domain=list(names), range=[COLOURS[order.index(name) % len(COLOURS)] for name in names]
-    )
+    hues = [COLOURS[order.index(name) % len(COLOURS)] for name in names]
+    return {"domain": list(names), "range": hues}
 
 
-def tint(column: str, names: Sequence[str], among: Sequence[str] = ()) -> alt.Color:
+def tint(column: str, names: Sequence[str], among: Sequence[str] = ()) -> Spec:
     """A column's colours (`colour`), with a legend above the chart."""
-    return alt.Color(f"{column}:N", title=None, scale=colour(names, among), legend=legend(names))
+    return field(f"{column}:N", title=None, scale=colour(names, among), legend=legend(names))
 
 
-def legend(names: Sequence[str]) -> alt.Legend:
+def legend(names: Sequence[str]) -> Spec:
     """A legend above the chart, in which no name is cut: as many beside another as have room."""
     longest = max(map(len, names), default=1)
     columns = max(1, min(len(names), _LEGEND_WIDTH // (longest + 5)))
-    return alt.Legend(orient="top", columns=columns, labelLimit=0)
+    return {**ON_TOP, "columns": columns, "labelLimit": 0}
 
 
 def thinned(items: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
@@ -229,14 +229,13 @@ def histogram(
     if not parts:
         return None
     ends = [end for low, high, _ in parts for end in (low, high)]
-    scale = (
-        log_axis(ends, padding=0) if logarithmic else {"scale": alt.Scale(zero=False, nice=False)}
-    )
-    counts = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    counts = counts.encode(
-        x=alt.X(f"from {unit}:Q", bin="binned", title=axis, **scale),
-        x2=f"to {unit}:Q",
-        y=alt.Y("count:Q", title=of),
+    scale = log_axis(ends, padding=0) if logarithmic else {"scale": {"zero": False, "nice": False}}
+    counts = mark(
+        "bar",
+        {"color": BLUE, "tooltip": ALL_FIELDS},
+        x=field(f"from {unit}:Q", bin="binned", title=axis, **scale),
+        x2={"field": f"to {unit}"},
+        y=field("count:Q", title=of),
     )
     rows: list[TableRow] = [
         {f"from {unit}": round(low, 4), f"to {unit}": round(high, 4), "count": count}

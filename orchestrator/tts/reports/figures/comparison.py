@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any, Literal
 
-import altair as alt
-
 from tts.runs.compare import Comparison
 from tts.runs.curves import Point
 from tts.runs.rows import (
@@ -32,17 +30,19 @@ from tts.runs.statistics import (
 
 from .charts import (
     ACCURACY,
-    Drawing,
     Figure,
+    Spec,
     TableRow,
     bars,
-    chart,
     count_of,
     doubling_axis,
+    field,
     flops,
+    layers,
     legend,
     listed,
     log_axis,
+    mark,
     measured,
     number,
     percent,
@@ -67,7 +67,9 @@ _COLUMNS: dict[CostUnit, str] = {
 _PARAMETERS = {"thinking_budget": ("the budget of thinking", "most tokens of thinking")}
 """Parameters by their names in a title and on an axis, where these are others."""
 _DASHES = ([1, 0], [8, 4], [2, 3], [10, 3, 2, 3])
-_LARGE, _SMALL = alt.value(120), alt.value(40)
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+"""With six colours, no two of thirty names look the same."""
+_SIZES = {"condition": {"test": "datum['large mark']", "value": 120}, "value": 40}
 _FORMS: dict[CostUnit, str] = {"tokens": ",~r", "compute": "~s", "seconds": ",~r"}
 _COST_NOTES: dict[CostUnit, list[str]] = {
     "tokens": [
@@ -135,16 +137,16 @@ def cost_figure(
         if len(highest) > 1
         else "Nothing that costs more is more accurate."
     )
-    x = alt.X(
+    x = field(
         f"{_COLUMNS[cost]}:Q",
         title=_TITLES[cost],
         **log_axis([cost_of(row, cost) for row in every], _FORMS[cost]),
     )
-    lines = _lines(x, list(rows), size=alt.condition("datum['large mark']", _LARGE, _SMALL))
+    lines = _lines(x, list(rows), size=_SIZES)
     if "baseline" not in unused:
-        level = chart().transform_filter("datum.baseline").mark_rule(strokeDash=[6, 4])
-        colours = tint("strategy", list(rows))
-        lines = alt.layer(level.encode(y=alt.Y("accuracy:Q", **ACCURACY), color=colours), lines)
+        at, colours = field("accuracy:Q", **ACCURACY), tint("strategy", list(rows))
+        level = mark("rule", {"strokeDash": [6, 4]}, y=at, color=colours)
+        lines = layers({**level, "transform": [{"filter": "datum.baseline"}]}, lines)
     return Figure(
         f"accuracy-against-{cost}",
         f"Accuracy against {_COLUMNS[cost]}",
@@ -170,14 +172,13 @@ def point_name(name: str, row: Row, parameters: Sequence[str]) -> str:
     return f"{name[:-1]}, {values})" if name.endswith(")") else f"{name} ({values})"
 
 
-def _lines(x: alt.X, names: Sequence[str], **marks: Any) -> Drawing:
+def _lines(x: Spec, names: Sequence[str], **marks: Spec) -> Spec:
     """Accuracy over `x`, a line with intervals for each name; `marks` are those of the points."""
-    shape = alt.Shape("strategy:N", title=None, scale=_shapes(names), legend=legend(names))
+    shape = field("strategy:N", title=None, scale=_each(names, _SHAPES), legend=legend(names))
     colours, points = tint("strategy", names), {"shape": shape, **marks}
-    dashes = alt.Scale(domain=list(names), range=list(islice(cycle(_DASHES), len(names))))
     lines = {
-        "strokeDash": alt.StrokeDash("strategy:N", scale=dashes, legend=None),
-        "opacity": alt.value(1),  # a curve under another one shows in its gaps, in its own colour
+        "strokeDash": field("strategy:N", scale=_each(names, _DASHES), legend=None),
+        "opacity": {"value": 1},  # a curve under another one shows in its gaps, in its own colour
     }
     return measured(x, "accuracy", color=colours, marks=points, lines=lines, **ACCURACY)
 
@@ -250,10 +251,9 @@ def _cost_words(value: float, cost: CostUnit) -> str:
     return flops(value) if cost == "compute" else f"{number(value)} {_COLUMNS[cost]}"
 
 
-def _shapes(names: Sequence[str]) -> alt.Scale:
-    """A shape for each name: with six colours, no two of thirty names look the same."""
-    shapes = ["circle", "square", "triangle-up", "diamond", "cross"]
-    return alt.Scale(domain=list(names), range=list(islice(cycle(shapes), len(names))))
+def _each(names: Sequence[str], looks: Sequence[Any]) -> Spec:
+    """One of the looks for each name, in turn."""
+    return {"domain": list(names), "range": list(islice(cycle(looks), len(names)))}
 
 
 _WHY_NO_CURVE: dict[NoCurve, str] = {
@@ -369,7 +369,7 @@ def over_parameter(rows: Sequence[Row], parameter: str, notes: Sequence[str]) ->
     ]
     values = [value for points in curves.values() for value in points]
     title, axis = _PARAMETERS.get(parameter, (parameter, parameter))
-    x = alt.X(f"{parameter}:Q", title=axis, scale=alt.Scale(zero=False, padding=15))
+    x = field(f"{parameter}:Q", title=axis, scale={"zero": False, "padding": 15})
     if all(value >= 1 and value == int(value) for value in values):
         x = doubling_axis(parameter, axis)
     problems = {name: next(iter(points.values())).problems for name, points in curves.items()}
@@ -418,10 +418,10 @@ def schedules(rows: Sequence[Row], notes: Sequence[str]) -> Figure | None:
         else "The same problems are right under each schedule of a search."
     )
     chart = bars(
-        alt.X("seconds:Q", title="seconds of the whole run"),
+        field("seconds:Q", title="seconds of the whole run"),
         "search",
         None,
-        yOffset=alt.YOffset("schedule:N", sort=names),
+        yOffset=field("schedule:N", sort=names),
         color=tint("schedule", names),
     )
     return Figure(

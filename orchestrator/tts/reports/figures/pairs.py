@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
 from tts.runs.compare import Comparison, Pair, Setting, Trees
 from tts.runs.run import Run
 from tts.runs.statistics import SIGNIFICANT, holm, interval
@@ -21,13 +19,16 @@ from .charts import (
     SKY,
     VERMILLION,
     Figure,
+    Spec,
     TableRow,
     bars_height,
-    chart,
+    field,
     intervals,
+    layers,
     legend,
     listed,
     log_axis,
+    mark,
     spec,
     thinned,
 )
@@ -173,12 +174,12 @@ def _differences(
         f"{interval(float(row['low'] or 0), float(row['high'] or 0), '+.1f')}"
         for row in rows[:MOST_PAIRS]
     )
-    y = alt.Y("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
-    zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
-    dots = alt.layer(zero, intervals(column, y, title=column, scale=alt.Scale(padding=10)))
+    y = field("run:N", title=None, sort=[str(row["run"]) for row in rows], axis=LONG_NAMES)
+    zero = mark("rule", {"strokeDash": [4, 4], "color": VERMILLION}, x={"datum": 0})
+    dots = layers(zero, intervals(column, y, title=column, scale={"padding": 10}))
     runs = [str(row["run"]) for row in rows[:MOST_LINES]]
     if more := len(rows) - len(runs):
-        dots = dots.transform_filter(alt.FieldOneOfPredicate(field="run", oneOf=runs))
+        dots["transform"] = [{"filter": {"field": "run", "oneOf": runs}}]
         notes = [*notes, f"{more:,} more rows are in the data, and not drawn."]
     return Figure(
         name,
@@ -263,25 +264,16 @@ def by_problem(
     axis = log_axis(tokens, padding=12)
     scale = axis["scale"]
     outcomes = [each for each in _RIGHT_IN if any(row["right in"] == each for row in rows)]
-    equal = (
-        chart()
-        .mark_rule(strokeDash=[4, 4], color=SKY)
-        .encode(
-            x=alt.XDatum(min(tokens), scale=scale),
-            x2=alt.X2Datum(max(tokens)),
-            y=alt.YDatum(min(tokens), scale=scale),
-            y2=alt.Y2Datum(max(tokens)),
-        )
-    )
-    hues = alt.Scale(domain=outcomes, range=[_RIGHT_IN[each] for each in outcomes])
-    dots = (
-        chart()
-        .mark_point(filled=True, size=45, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("baseline tokens:Q", title=f"tokens in {names[0]}", **axis),
-            y=alt.Y("tokens:Q", title=f"tokens in {names[1]}", **axis),
-            color=alt.Color("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
-        )
+    least, most = {"datum": min(tokens), "scale": scale}, {"datum": max(tokens)}
+    dashed: Spec = {"strokeDash": [4, 4], "color": SKY}
+    equal = mark("rule", dashed, x=least, x2=most, y=least, y2=most)
+    hues = {"domain": outcomes, "range": [_RIGHT_IN[each] for each in outcomes]}
+    dots = mark(
+        "point",
+        {"filled": True, "size": 45, "tooltip": ALL_FIELDS},
+        x=field("baseline tokens:Q", title=f"tokens in {names[0]}", **axis),
+        y=field("tokens:Q", title=f"tokens in {names[1]}", **axis),
+        color=field("right in:N", title="right in", scale=hues, legend=legend(outcomes)),
     )
     cheaper = sum(
         theirs[problem].search_tokens < ours[problem].search_tokens for problem in pair.common
@@ -294,7 +286,7 @@ def by_problem(
         f"problems (below the dashed line). {len(pair.only_other):,} only it has right, "
         f"{len(pair.only_baseline):,} only {names[0]}.",
         rows,
-        spec(alt.layer(equal, dots), 300),
+        spec(layers(equal, dots), 300),
         notes=[thinning] if len(rows) < len(pair.common) else [],
     )
 

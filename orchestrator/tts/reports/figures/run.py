@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-import altair as alt
-
 from tts.build.spec import ROLES
 from tts.runs.clustered import auroc
 from tts.runs.named_measures import ALL
@@ -19,6 +17,9 @@ from tts.search.allocation import MIN_PROBLEMS
 
 from . import work
 from .charts import (
+    ACCURACY,
+    ALL_FIELDS,
+    BLUE,
     MOST_NAMES,
     PERCENT,
     Figure,
@@ -27,9 +28,10 @@ from .charts import (
     bars_height,
     count_of,
     doubling_axis,
+    field,
     intervals,
-    line,
     listed,
+    mark,
     number,
     percent,
     spec,
@@ -37,7 +39,7 @@ from .charts import (
 from .results import RULE_NAMES, accuracy_cell
 from .verifier import reliability, score_histogram
 
-_UNIT = alt.Scale(domain=[0, 1], padding=10)
+_UNIT: Spec = {"domain": [0, 1], "padding": 10}
 
 
 def by_level(run: Run) -> Figure | None:
@@ -93,9 +95,11 @@ def pass_over_k(run: Run) -> Figure | None:
     first, last = (
         f"{row['k']} of the completions for {_share(row, 'pass@k')}" for row in (rows[0], rows[-1])
     )
-    lines = line(
-        doubling_axis("k", "completions (k)"),
-        alt.Y("pass@k:Q", axis=PERCENT, scale=alt.Scale(zero=False, nice=False, padding=12)),
+    lines = mark(
+        "line",
+        {"color": BLUE, "point": True, "tooltip": ALL_FIELDS},
+        x=doubling_axis("k", "completions (k)"),
+        y=field("pass@k:Q", axis=PERCENT, scale=ACCURACY["scale"]),
     )
     return Figure(
         "pass-at-k",
@@ -134,7 +138,7 @@ def _share_row(column: str, name: str, right: int, problems: int) -> TableRow:
 
 
 def _shares_spec(column: str, order: list[str]) -> Spec:
-    y = alt.Y(f"{column}:N", title=column, sort=order)
+    y = field(f"{column}:N", title=column, sort=order)
     dots = intervals("accuracy", y, scale=_UNIT, axis=PERCENT, title="accuracy")
     return spec(dots, bars_height(len(order)))
 

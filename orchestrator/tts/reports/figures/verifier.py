@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import altair as alt
 import numpy as np
 
 from tts.lab.scoring.calibrate import MapCheck, VerifierMaps, apply
@@ -28,6 +27,7 @@ from .charts import (
     ALL_FIELDS,
     BLUE,
     GREEN,
+    ON_TOP,
     ORANGE,
     PERCENT,
     VERMILLION,
@@ -36,17 +36,19 @@ from .charts import (
     Spec,
     TableRow,
     bars_height,
-    chart,
+    field,
     intervals,
+    layers,
+    mark,
     percent,
     spec,
     thinned,
     tint,
 )
 
-_UNIT = alt.Scale(domain=[0, 1], padding=10)
+_UNIT: Spec = {"domain": [0, 1], "padding": 10}
 _TENTHS = [tenth / 10 for tenth in range(0, 11, 2)]
-_SHARES = alt.Axis(format=".0%", values=_TENTHS)
+_SHARES: Spec = {"format": ".0%", "values": _TENTHS}
 _CURVE_POINTS = 60
 CLUSTERED = "Intervals of 95% respect that observations of one problem are alike."
 
@@ -155,16 +157,20 @@ def roc(curves: Mapping[str, Observations]) -> Figure | None:
                     "right ones passed": round(float(hit), 4),
                 }
             )
-    x = alt.X("wrong ones passed:Q", axis=_SHARES, scale=_UNIT)
-    y = alt.Y("right ones passed:Q", axis=_SHARES, scale=_UNIT)
-    line = chart().mark_line(interpolate="linear", tooltip=ALL_FIELDS)
-    lines = line.encode(x=x, y=y, order="wrong ones passed:Q", color=tint("of", list(curves)))
+    lines = mark(
+        "line",
+        {"interpolate": "linear", "tooltip": ALL_FIELDS},
+        x=field("wrong ones passed:Q", axis=_SHARES, scale=_UNIT),
+        y=field("right ones passed:Q", axis=_SHARES, scale=_UNIT),
+        order=field("wrong ones passed:Q"),
+        color=tint("of", list(curves)),
+    )
     return Figure(
         "roc",
         "Receiver operating characteristic",
         f"The area under the curve is {'; '.join(areas)}.",
         rows,
-        spec(alt.layer(_diagonal("wrong ones passed", "right ones passed"), lines), 320),
+        spec(layers(_diagonal("wrong ones passed", "right ones passed"), lines), 320),
         notes=["On the dashed line scores tell nothing.", CLUSTERED],
     )
 
@@ -186,13 +192,14 @@ def score_histogram(these: Observations, what: str) -> Figure | None:
         for part in score_bins(these, 20)
         for kind, count, total in (("right", part.right, right), ("wrong", part.wrong, wrong))
     ]
-    hues = alt.Scale(domain=["right", "wrong"], range=[GREEN, VERMILLION])
-    bars = chart().mark_bar(opacity=0.6, tooltip=ALL_FIELDS)
-    bars = bars.encode(
-        x=alt.X("from score:Q", bin="binned", title="score"),
-        x2="to score:Q",
-        y=alt.Y("share:Q", title="share of its kind", axis=PERCENT, stack=None),
-        color=alt.Color(f"{what}:N", title=None, scale=hues, legend=alt.Legend(orient="top")),
+    hues = {"domain": ["right", "wrong"], "range": [GREEN, VERMILLION]}
+    bars = mark(
+        "bar",
+        {"opacity": 0.6, "tooltip": ALL_FIELDS},
+        x=field("from score:Q", bin="binned", title="score"),
+        x2={"field": "to score"},
+        y=field("share:Q", title="share of its kind", axis=PERCENT, stack=None),
+        color=field(f"{what}:N", title=None, scale=hues, legend=ON_TOP),
     )
     return Figure(
         "scores",
@@ -247,34 +254,31 @@ def reliability(these: Observations, what: str, check: MapCheck | None = None) -
 
 
 def _reliability_spec(what: str, *, mapped: bool) -> Spec:
-    def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="share right", axis=_SHARES, scale=_UNIT)
+    def y(column: str) -> Spec:
+        return field(f"{column}:Q", title="share right", axis=_SHARES, scale=_UNIT)
 
-    x = alt.X("mean score:Q", title="score", scale=_UNIT, axis=alt.Axis(values=_TENTHS))
-    full = alt.Size(
-        f"{what}:Q",
-        scale=alt.Scale(type="sqrt", range=[15, 300]),
-        legend=alt.Legend(orient="top", tickCount=3),
-    )
-    layers = [
+    x = field("mean score:Q", title="score", scale=_UNIT, axis={"values": _TENTHS})
+    scale = {"type": "sqrt", "range": [15, 300]}
+    full = field(f"{what}:Q", scale=scale, legend={**ON_TOP, "tickCount": 3})
+    dot = {"filled": True, "color": BLUE, "tooltip": ALL_FIELDS}
+    pictures = [
         _diagonal("score", "share right"),
-        chart().mark_rule(color=BLUE).encode(x=x, y=y("low"), y2="high"),
-        chart()
-        .mark_point(filled=True, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=x, y=y("share right"), size=full),
+        mark("rule", {"color": BLUE}, x=x, y=y("low"), y2={"field": "high"}),
+        mark("point", dot, x=x, y=y("share right"), size=full),
     ]
     if mapped:
-        layers.append(chart().mark_line(color=ORANGE).encode(x=x, y=y("probability")))
-    return spec(alt.layer(*layers), 280)
+        pictures.append(mark("line", {"color": ORANGE}, x=x, y=y("probability")))
+    return spec(layers(*pictures), 280)
 
 
-def _diagonal(x: str, y: str) -> alt.Chart:
+_DASHED: Spec = {"strokeDash": [4, 4], "color": VERMILLION}
+
+
+def _diagonal(x: str, y: str) -> Spec:
     """A dashed line from corner to corner."""
-    rule = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-    diagonal: alt.Chart = rule.encode(
-        x=alt.XDatum(0, title=x), x2=alt.X2Datum(1), y=alt.YDatum(0, title=y), y2=alt.Y2Datum(1)
-    )
-    return diagonal
+    end = {"datum": 1}
+    begins = {"datum": 0, "title": x}, {"datum": 0, "title": y}
+    return mark("rule", _DASHED, x=begins[0], x2=end, y=begins[1], y2=end)
 
 
 def groups(measurement: Measurement) -> Figure | None:
@@ -307,18 +311,18 @@ def groups(measurement: Measurement) -> Figure | None:
     least = min(rows, key=lambda row: float(row["AUROC"] or 0))
     spans = intervals(
         "AUROC",
-        alt.Y("group:N", title=None, sort=None, axis=alt.Axis(labelLimit=200)),
+        field("group:N", title=None, sort=None, axis={"labelLimit": 200}),
         scale=_UNIT,
         axis=_SHARES,
         title="AUROC",
     )
-    chance = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0.5))
+    chance = mark("rule", _DASHED, x={"datum": 0.5})
     return Figure(
         "groups",
         "By depth, length and level",
         f"AUROC is lowest for {least['group']}: {percent(float(least['AUROC'] or 0))}.",
         rows,
-        spec(alt.layer(spans, chance), bars_height(len(rows))),
+        spec(layers(spans, chance), bars_height(len(rows))),
         notes=["Depths and lengths are parted into thirds. The dashed line is chance.", CLUSTERED],
     )
 

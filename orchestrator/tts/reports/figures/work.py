@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from math import ceil
 
-import altair as alt
-
 from tts.build.spec import ROLES, Role
 from tts.runs.run import Run
 
@@ -16,13 +14,15 @@ from .charts import (
     ALL_FIELDS,
     BLUE,
     VERMILLION,
-    Drawing,
     Figure,
+    Spec,
     TableRow,
     bars,
     bars_height,
-    chart,
+    field,
     histogram,
+    layers,
+    mark,
     number,
     percent,
     spec,
@@ -105,12 +105,13 @@ def requests_by_kind(run: Run) -> Figure | None:
         return None
     there = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
     picture = bars(
-        alt.X("requests:Q", title="requests, and scores from the cache"),
+        field("requests:Q", title="requests, and scores from the cache"),
         "engine",
         ROLES,
         color=tint("kind", there, _KINDS),
-        order=alt.Order("place:Q"),
-    ).transform_calculate(place=f"indexof({there!r}, datum.kind)")
+        order=field("place:Q"),
+    )
+    picture["transform"] = [{"calculate": f"indexof({there!r}, datum.kind)", "as": "place"}]
     hits = work.cache_hit_rate
     cached = f"; {percent(hits)} of the scores were known of an equal step" if hits else ""
     return Figure(
@@ -177,10 +178,12 @@ def tree_shape(run: Run) -> Figure | None:
     middle = ceil(problems / 2) - 1
     median = sum(problems - width.problems <= middle for width in widths)
     nodes = sum(width.nodes for width in widths) / problems
-    steps = alt.Axis(labelOverlap=True, labelAngle=0)
-    columns = chart().mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-    columns = columns.encode(
-        x=alt.X("depth:O", title="depth (steps)", axis=steps), y="nodes per problem:Q"
+    steps = {"labelOverlap": True, "labelAngle": 0}
+    columns = mark(
+        "bar",
+        {"color": BLUE, "tooltip": ALL_FIELDS},
+        x=field("depth:O", title="depth (steps)", axis=steps),
+        y=field("nodes per problem:Q"),
     )
     return Figure(
         "tree-shape",
@@ -204,20 +207,20 @@ def in_flight(run: Run, engine: Role) -> Figure | None:
         {"seconds": round(place * load.width_s, 6), unit: round(mean, 3)}
         for place, mean in enumerate(means)
     ]
-    area = chart().mark_area(
-        color=BLUE, opacity=0.7, interpolate="step-after", line={"color": BLUE}
-    )
-    picture: Drawing = area.encode(
-        x=alt.X("seconds:Q", title="seconds since the run began", scale=alt.Scale(nice=False)),
-        y=alt.Y(f"{unit}:Q", title=f"{unit} in flight"),
+    line = {"color": BLUE}
+    picture = mark(
+        "area",
+        {**line, "opacity": 0.7, "interpolate": "step-after", "line": line},
+        x=field("seconds:Q", title="seconds since the run began", scale={"nice": False}),
+        y=field(f"{unit}:Q", title=f"{unit} in flight"),
     )
     utilization, limits = run.totals.batch_utilization(engine), run.totals.run.limits
     of_limit = ""
     if limits is not None and utilization is not None:
         limit = limits[ROLES.index(engine)]
         of_limit = f", {percent(utilization)} of the {limit:,} that the policy allows"
-        dashed = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
-        picture = alt.layer(picture, dashed.encode(y=alt.YDatum(limit)))
+        dashed: Spec = {"strokeDash": [4, 4], "color": VERMILLION}
+        picture = layers(picture, mark("rule", dashed, y={"datum": limit}))
     return Figure(
         f"in-flight-{engine}",
         f"In flight on the {engine}",
@@ -247,7 +250,7 @@ def idle(run: Run) -> Figure | None:
         return None
     reasons = list(dict.fromkeys(str(row["why"]) for row in rows))
     picture = bars(
-        alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
+        field("share:Q", title="share of the run", axis={"format": ".1%"}),
         "engine",
         ROLES,
         color=tint("why", reasons, _REASONS),
@@ -285,5 +288,5 @@ def _parts(
         {names: part, counts: count, "share": round(count / total, 4)}
         for part, count in parts.items()
     ]
-    picture = bars(alt.X(f"{counts}:Q", title=axis), names, list(parts))
+    picture = bars(field(f"{counts}:Q", title=axis), names, list(parts))
     return Figure(name, title, reading, rows, spec(picture, bars_height(len(rows))))
