@@ -29,7 +29,7 @@ from tests.strategies.installed import install_the_example
 from tts.base.choices import StartedTarget
 from tts.base.errors import EndpointUnavailable
 from tts.build.spec import ROLES
-from tts.driver import policy_of
+from tts.driver import policy, policy_of
 from tts.driver.generation import MAX_BROKEN_STREAMS, WatchedGenerator
 from tts.driver.records import IdleWatch, MeanLoad
 from tts.driver.sharing import PrefixGate
@@ -233,6 +233,17 @@ def test_engines_on_one_gpu_share_it(gpus, one_device):
 def test_engines_on_a_cpu_have_threads_of_their_own(tiny_deployment):
     assert tiny_deployment.target == "openvino"
     assert not policy_of(tiny_deployment, "decoupled").one_device
+
+
+@pytest.mark.parametrize(
+    ("server", "cores", "one_core"),
+    [("embedded", 1, True), ("embedded", 2, False), ("triton", 1, False)],  # it may be elsewhere
+)
+def test_embedded_engines_share_the_only_core(
+    tiny_deployment, monkeypatch, server, cores, one_core
+):
+    monkeypatch.setattr(policy, "usable_cores", lambda: cores)
+    assert policy_of(tiny_deployment.served_by(server), "decoupled").one_core is one_core
 
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino", *get_args(StartedTarget), "openai"])

@@ -30,12 +30,10 @@ class World:
     """Problems of some rounds, each of which generates a few thoughts and then scores them."""
 
     def __init__(
-        self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None, one_device=False
+        self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None, **shared
     ):
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler(
-            Policy(schedule, requests, tokens, at_once, one_device=one_device)
-        )
+        self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once, **shared))
         self.supply = Supply(range(problems), start=self.start)
         self.left, self.open, self.flying = {}, {}, []
         self.child = 0
@@ -89,25 +87,25 @@ class World:
     seed=st.integers(0, 10**9),
     requests=st.integers(1, 9),
     tokens=st.integers(1, 80),
-    one_device=st.booleans(),
+    shared=st.sampled_from([{}, {"one_device": True}, {"one_core": True}]),
     at_once=st.none() | st.integers(1, 3),
 )
-def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, one_device, at_once):
+def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, shared, at_once):
     def check(world, jobs):
         assert len(world.left) <= (at_once or 6)
         generating, scoring = of_generator(world.flying), of_verifier(world.flying)
         assert len(generating) <= requests
         assert len(scoring) <= 1 or sum(job.tokens for job in scoring) <= tokens
         assert world.scheduler.in_flight == (len(generating), len(scoring))
-        if schedule != "decoupled":
+        if schedule != "decoupled" or "one_core" in shared:
             assert not (generating and scoring), "both models at once"
         if schedule == "lockstep":
             assert len({job.problem for job in world.flying}) == 1
         if schedule == "alternating":
             assert len(world.flying) == len(jobs), "a turn began before the last one was over"
 
-    policy = {"requests": requests, "tokens": tokens, "one_device": one_device, "at_once": at_once}
-    World(schedule, seed, **policy).run(check)
+    limits = {"requests": requests, "tokens": tokens, "at_once": at_once}
+    World(schedule, seed, **limits, **shared).run(check)
 
 
 @settings(max_examples=amount(25, 100), deadline=None)

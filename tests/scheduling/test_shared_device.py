@@ -20,7 +20,7 @@ from tests.scheduling.supply import (
 )
 
 from tts.scheduling import Policy, Scheduler, WorkKind
-from tts.scheduling.gathering import MIN_STEPS_TO_GATHER, gathering_pays, waiting_pays
+from tts.scheduling.gathering import gathering_pays, waiting_pays
 from tts.scheduling.load_curve import LoadCurve
 from tts.search import Expand
 
@@ -64,43 +64,60 @@ def test_the_generators_work_gathers_until_the_verifier_has_nothing_left(one_dev
         assert len(send(scheduler)) == 9
 
 
+def critic(*, whole=False):
+    """A scheduler whose verifier writes, with one problem."""
+    scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
+    scheduler.start_problem(0, [Expand((0,), 1, SAMPLING, whole=whole)])
+    return scheduler
+
+
 @pytest.mark.parametrize(
-    ("scores", "request_s", "sent"),
+    ("request_s", "sent"),
     [
-        (MIN_STEPS_TO_GATHER - 4, 1.0, False),  # one ends every 17 ms: each of 4 costs a part of it
-        (MIN_STEPS_TO_GATHER - 4, 1000.0, True),  # one every 17 s
-        (MIN_STEPS_TO_GATHER - 5, 1.0, True),
+        (1.0, False),  # one of 60 ends every 17 ms: each of 4 costs a part of it
+        (1000.0, True),  # one every 17 s
     ],
 )
-def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(
-    scores, request_s, sent
-):
-    scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
-    scheduler.start_problem(0, [Expand((0,), 1, SAMPLING)])
+def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_own(request_s, sent):
+    scheduler = critic()
     for load in [1, 4] * 20:
         learn(scheduler, load, 10, 0.5)
         learn_score(scheduler, load, request_s)
-    for child in range(scores):
+    for child in range(60):
         scheduler.add(score(0, child, 1))
-    assert len(send(scheduler)) == scores
+    assert len(send(scheduler)) == 60
     for child in range(4):
         scheduler.add(generate(0, child))
     assert bool(send(scheduler)) is sent
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_critiques_wait_for_those_of_further_chains_where_nothing_is_generated_after_them(whole):
-    scheduler = Scheduler(Policy("decoupled", 64, 100, one_device=True, verifier_writes=True))
-    scheduler.start_problem(0, [Expand((0,), 1, SAMPLING, whole=whole)])
-    jobs = [generate(0, child) for child in range(5)]
+@pytest.mark.parametrize("flying", [0, 1])
+def test_the_first_critique_waits_until_nothing_is_generated_and_others_join_it(whole, flying):
+    scheduler = critic(whole=whole)
+    for child in range(flying):
+        scheduler.add(score(0, child, 1))
+    critiques, jobs = send(scheduler), [generate(0, child) for child in range(5)]
     for job in jobs:
         scheduler.add(job)
-    assert send(scheduler) == jobs
+    gathers = whole and flying  # nothing is generated after these critiques
+    assert send(scheduler) == ([] if gathers else jobs)
     scheduler.add(score(0, 9, 1))
-    assert bool(send(scheduler)) is not whole
-    for job in jobs:
+    assert len(send(scheduler)) == flying
+    for job in critiques if gathers else jobs:
         scheduler.end(job)
-    assert bool(send(scheduler)) is whole
+    assert len(send(scheduler)) == (0 if flying else 1)
+
+
+@pytest.mark.parametrize(("writes", "running", "sent"), [(True, 0, 0), (True, 3, 1), (False, 0, 1)])
+def test_beside_a_verifier_that_writes_a_guess_pays_for_the_steps_that_run_for_it_alone(
+    writes, running, sent
+):
+    scheduler = new_scheduler(verifier_writes=writes)
+    for load in [4, 32] * 20:  # one more request costs next to nothing
+        learn(scheduler, load, 10, 10 * (1 + 1e-6 * load))
+    generating(scheduler, running)
+    assert len(send(scheduler, Supply(guesses=[speculative(9)]))) == sent
 
 
 def generating(scheduler, count):

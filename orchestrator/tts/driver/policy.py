@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tts.base.machine_limits import usable_cores
 from tts.build.spec import Deployment, StartedVerifier, VerifierSpec
 from tts.build.started.memory import shares
 from tts.scheduling import Policy, ScheduleName, SpeculationName
@@ -27,6 +28,7 @@ def policy_of(
         # vLLM shares it within a step, and llama.cpp not at all
         prefetch=deployment.target in ("tensorrt", "trtllm-serve") and schedule == "decoupled",
         one_device=share_gpus(deployment),
+        one_core=deployment.server.kind == "embedded" and usable_cores() == 1,
         verifier_step_tokens=_step_tokens(deployment),
     )
 

@@ -20,7 +20,8 @@ What makes it faster, or differs, stands beside these:
 from tts.base.choices import ScheduleName, SpeculationName
 
 from .queue import Job, Prefetch, WorkKind
-from .scheduler import Policy, Scheduler
+from .scheduler import Scheduler
+from .schedules import Policy
 
 __all__ = [
     "Job",

@@ -6,8 +6,9 @@ long as they arrive faster than a step takes, and problems are started to fill a
 single free slot.
 
 A verifier that writes is busy almost always, and takes scores in at any step: then the generator's
-work gathers only as long as that costs less than steps for it alone. Where chains are whole, no
-step waits for a critique, and the work of both gathers by the cost of steps.
+work gathers only as long as that costs less than steps for it alone, unless chains are whole, so
+that no step waits for a critique. While such a verifier is idle, all critiques wait for the
+generator: they take its time, and are done the sooner the more begin together.
 """
 
 from __future__ import annotations
@@ -22,11 +23,6 @@ STEPS_PER_BUDGET = 1.5
 """The steps that running problems have at once over the generator's budget, with which no further
 problem starts: some of them always wait for a straggler, while more would thrash the KV caches. In
 simulation 1.25 to 2 differ by at most 7%; neither end is better throughout."""
-
-MIN_STEPS_TO_GATHER = 64
-"""With so many steps to generate or to score, critiques end often enough for work to come one after
-the other. Of fewer problems it comes in bursts, and what waits for the next one waits for long: in
-simulation four problems took up to 5% longer with gathering, and 16 took 9 to 11% less time."""
 
 EULER_GAMMA = 0.5772
 
@@ -76,8 +72,6 @@ class Gathering(Decoupled):
         takes steps of its own beside `load` others (`gathering_pays`).
         """
         generator, verifier = self.generator, self.verifier
-        if generator.pending + generator.load + verifier.jobs < MIN_STEPS_TO_GATHER:
-            return False
         run_s, request_s = generator.curve.seconds(0), verifier.curve.seconds(verifier.jobs)
         if run_s is None or request_s is None:
             return False
@@ -88,19 +82,18 @@ class Gathering(Decoupled):
         """Whether the verifier's work waits for more scores.
 
         Only while the generator has main work in flight, so no score waits that everything waits
-        for. Critiques wait where chains are whole, so that no step waits for them. Scores that are
-        read wait for one more, not beside others in flight, which the engine coalesces by itself,
-        and not until both models have shown how long they take.
+        for; and not beside others in flight, which the engine coalesces by itself. Critiques wait
+        for all of it; scores that are read for one more, once both models have shown how long they
+        take.
         """
         generator, verifier = self.generator, self.verifier
-        if not verifier.pending or not generator.load:
+        if not verifier.pending or not generator.load or verifier.jobs:
             return False
         if self._writes:
-            batch = verifier.pending + generator.load + generator.pending
-            return not any(self._widths) and gathering_pays(verifier.jobs, batch)
+            return True
         # by Little's law, of k requests that take s seconds each one ends every s / k seconds
         step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
-        if verifier.jobs or step_s is None or request_s is None:
+        if step_s is None or request_s is None:
             return False
         return waiting_pays(verifier.pending, request_s / generator.load, step_s)
 

@@ -5,29 +5,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from tts.base.choices import SpeculationName
-
 from .queue import Job, Queue, WorkKind
-from .schedules import Schedule
+from .schedules import Policy, Schedule
 
 
 class SpareSlots:
     """The generator's empty slots, for jobs that their searches may never ask for."""
 
     def __init__(
-        self,
-        name: SpeculationName,
-        schedule: Schedule,
-        generator: Queue,
-        verifier: Queue,
-        *,
-        one_device: bool,
+        self, policy: Policy, schedule: Schedule, generator: Queue, verifier: Queue
     ) -> None:
-        """`one_device`: whether both engines compute on it."""
-        self._name = name
-        self._schedule = schedule
+        self._policy, self._schedule = policy, schedule
         self._generator, self._verifier = generator, verifier
-        self._one_device = one_device
 
     def take(self, guesses: Iterable[Job], *, generating: bool) -> list[Job]:
         """Guesses to send now, of those that could be sent, which come best first.
@@ -66,22 +55,26 @@ class SpareSlots:
         Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by t1
         / (t0 + t1 * load) each: together they lose the share of the engine's limit that the load
         has reached. On a shared device it slows the verifier just as much while that computes, and
-        so costs twice as much. Its expected gain is `chance`. Nothing is sent until the share is
-        known: the load of main work varies enough to learn it, and speculation would hide that
-        variation.
+        so costs twice as much; a verifier that writes is also slowed by the steps that run for the
+        request alone, 1 / (load + 1) of its own (`gathering_pays`). Its expected gain is `chance`.
+        Nothing is sent until the share is known: the load of main work varies enough to learn it,
+        and speculation would hide that variation.
         """
-        if self._name == "always":
+        policy, jobs = self._policy, self._generator.jobs
+        if policy.speculation == "always":
             return True
-        share = self._generator.curve.share(self._generator.jobs + 1)
-        slowed = 2 if self._one_device and self._verifier.jobs else 1
-        return share is not None and slowed * share < chance
+        share = self._generator.curve.share(jobs + 1)
+        slowed = 2 if policy.one_device and self._verifier.jobs else 1
+        alone = 1 / (jobs + 1) if policy.one_device and policy.verifier_writes else 0
+        return share is not None and slowed * share + alone < chance
 
     def _slots(self, *, generating: bool) -> int:
         """Generator slots that speculation may take now."""
-        if self._name == "off":
+        speculation = self._policy.speculation
+        if speculation == "off":
             return 0
         slots = self._schedule.spare(generating=generating)
-        if slots > 0 and self._name == "auto" and (self._verifier_behind() or not self.pays(1.0)):
+        if slots > 0 and speculation == "auto" and (self._verifier_behind() or not self.pays(1.0)):
             return 0
         return slots
 
@@ -92,6 +85,6 @@ class SpareSlots:
         these would slow it down, too: there it must not have more to do than the generator.
         """
         verifier = self._verifier
-        if self._one_device and verifier.jobs > self._generator.load:
+        if self._policy.one_device and verifier.jobs > self._generator.load:
             return True
         return bool(verifier.jobs) and verifier.pending > 0

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tts.base.choices import ScheduleName
-
 from .gathering import Gathering
 from .queue import Job, Queue
-from .schedules import Decoupled, Schedule
+from .schedules import Decoupled, Policy, Schedule
 
 
 class Phased:
@@ -85,25 +83,21 @@ class Alternating:
 
 
 def new_schedule(
-    name: ScheduleName,
-    generator: Queue,
-    verifier: Queue,
-    widths: Collection[int],
-    *,
-    one_device: bool,
-    writes: bool,
+    policy: Policy, generator: Queue, verifier: Queue, widths: Collection[int]
 ) -> Schedule:
-    """The schedule with this name of both models' queues, at the start of a run.
+    """The schedule of both models' queues under a policy, at the start of a run.
 
     `widths` always has the number of steps that the search of each running problem asked for at
-    first. `one_device`: whether both engines compute on it; `writes`: whether the verifier decodes.
+    first.
     """
-    match name:
-        case "lockstep" | "batched":
+    match policy.schedule:
+        case "lockstep" | "batched" as name:
             return Phased(generator, verifier, widths, batched=name == "batched")
         case "alternating":
             return Alternating(generator, verifier)
-        case "decoupled" if one_device:
-            return Gathering(generator, verifier, widths, writes=writes)
+        case "decoupled" if policy.one_core:  # fuller steps, and no model's cache is lost
+            return Phased(generator, verifier, widths, batched=True)
+        case "decoupled" if policy.one_device:
+            return Gathering(generator, verifier, widths, writes=policy.verifier_writes)
         case "decoupled":
             return Decoupled(generator, verifier)

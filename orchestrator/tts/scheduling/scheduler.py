@@ -8,38 +8,14 @@ jobs that have ended. Schedules change only the order in which work is sent, nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from tts.base.choices import ScheduleName, SpeculationName
 from tts.search import Expand, Score, Work
 
 from .guesses import SpareSlots
 from .held_scores import HeldScores
 from .phases import new_schedule
 from .queue import Job, Queue
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The schedule, and the limits in flight: a budget for each model."""
-
-    schedule: ScheduleName
-    generator_requests: int
-    verifier_limit: int
-    """The verifier's budget in tokens of prompts; where it writes critiques, in critiques."""
-    problems: int | None = None
-    """Most problems that run at the same time; None: as many as the schedule wants."""
-    speculation: SpeculationName = "auto"
-    """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
-    prefetch: bool = False
-    """Send a problem's prompts ahead of the siblings that begin with them."""
-    one_device: bool = False
-    """Both engines compute on the same device, and take its time from each other."""
-    verifier_writes: bool = False
-    """Whether the verifier decodes, as the generator does: then scores join it at any time, and
-    none waits for others."""
-    verifier_step_tokens: int | None = None
-    """Most tokens that the verifier computes in a step; None: not known."""
+from .schedules import Policy
 
 
 class Scheduler:
@@ -49,15 +25,12 @@ class Scheduler:
         self.policy = policy
         queues = Queue(policy.generator_requests), Queue(policy.verifier_limit)
         self._generator, self._verifier = queues
-        name, one_device, writes = policy.schedule, policy.one_device, policy.verifier_writes
         self._widths: dict[int, int] = {}
         """The steps that the search of each running problem asked for at first."""
-        widths = self._widths.values()
-        schedule = new_schedule(name, *queues, widths, one_device=one_device, writes=writes)
-        self._schedule = schedule
-        self.spare_slots = SpareSlots(policy.speculation, schedule, *queues, one_device=one_device)
-        step_tokens = policy.verifier_step_tokens if name == "decoupled" else None
-        self._held = HeldScores(step_tokens, one_device=one_device)
+        self._schedule = new_schedule(policy, *queues, self._widths.values())
+        self.spare_slots = SpareSlots(policy, self._schedule, *queues)
+        step_tokens = policy.verifier_step_tokens if policy.schedule == "decoupled" else None
+        self._held = HeldScores(step_tokens, one_device=policy.one_device)
 
     @property
     def in_flight(self) -> tuple[int, int]:

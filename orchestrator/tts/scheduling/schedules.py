@@ -1,14 +1,41 @@
-"""The schedules: when each model may be sent work, and when a queued problem may start.
+"""Policies and schedules: when each model may be sent work, and a queued problem may start.
 
-They differ only in the order of work. Each sees the same two queues, in which main work comes
+Schedules differ only in the order of work. Each sees the same two queues, in which main work comes
 before eager work, and eager before speculative work.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
+from tts.base.choices import ScheduleName, SpeculationName
+
 from .queue import Job, Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The schedule, and the limits in flight: a budget for each model."""
+
+    schedule: ScheduleName
+    generator_requests: int
+    verifier_limit: int
+    """The verifier's budget in tokens of prompts; where it writes critiques, in critiques."""
+    problems: int | None = None
+    """Most problems that run at the same time; None: as many as the schedule wants."""
+    speculation: SpeculationName = "auto"
+    """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
+    prefetch: bool = False
+    """Send a problem's prompts ahead of the siblings that begin with them."""
+    one_device: bool = False
+    """Both engines compute on the same device, and take its time from each other."""
+    one_core: bool = False
+    """There is one core for both engines, so that nothing is won by having them work at once."""
+    verifier_writes: bool = False
+    """Whether the verifier decodes, as the generator does: then scores join it at any time."""
+    verifier_step_tokens: int | None = None
+    """Most tokens that the verifier computes in a step; None: not known."""
 
 
 class Schedule(Protocol):
