@@ -40,9 +40,9 @@ def test_ids_are_never_cut_to_32_bits():
     wide = np.array([2**32 + 5])
     template = RequestTemplate("m", scalars=[], constants=[], outputs=[])
     with pytest.raises(TypeError, match="int64"):
-        template.encode("1", wide)
+        RequestRow(template, wide, []).encode("1")
     with pytest.raises(TypeError, match="int64"):
-        template.encode_rows("c-1+", 1, [RequestRow(template, wide, [])])
+        template.encode("c-1+", [RequestRow(template, wide, [])] * 2, 1)
 
 
 @given(st.data())
@@ -81,7 +81,7 @@ def test_a_template_encodes_as_protobuf_does(data):
         *((each.name, (1, *each.shape), each.raw) for each in constants),
         *(("guided_decoding_guide", (1, 1), wire.encode_text(text)) for text in texts),
     ]
-    encoded = template.encode(number, ids, values, texts)
+    encoded = RequestRow(template, ids, values, texts).encode(number)
     assert encoded == by_protobuf(model, number, tensors, outputs)
 
 
@@ -120,7 +120,7 @@ def test_several_rows_are_encoded_as_protobuf_does(data):
     for place in range(texts):
         raw = b"".join(wire.encode_text(row.texts[place]) for row in rows)
         tensors.append(("guided_decoding_guide", (count, 1), raw))
-    sent = service_pb2.ModelInferRequest.FromString(template.encode_rows("a-1+", first, rows))
+    sent = service_pb2.ModelInferRequest.FromString(template.encode("a-1+", rows, first))
     assert sent.parameters[wire.FIRST_ROW].int64_param == first
     del sent.parameters[wire.FIRST_ROW]
     outputs = ["output_ids", "batch_index", "error"]

@@ -1,8 +1,8 @@
-"""Inference requests as bytes: Triton's ModelInferRequest, encoded from a template. Pure.
+"""Inference requests as bytes: Triton's ModelInferRequest, made from a template. Pure.
 
 Of a search's requests only the id, the token ids and a few scalars differ, so everything else is
-encoded once. Field numbers are those of Triton's grpc_service.proto; the encoding is protobuf's, in
-the order of the fields. The order of tensors is part of what the tests pin.
+encoded once: protobuf's encoding of a message is that of its parts, one behind the other. The parts
+stand in the order of the fields, and the order of tensors is part of what the tests pin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tritonclient.grpc import service_pb2
+from tritonclient.grpc.service_pb2 import ModelInferRequest
 
 from tts.engines import wire
 
@@ -33,11 +33,6 @@ WIRE_SHAPING = ("min_tokens", "repetition_penalty", "presence_penalty", "frequen
 """Inputs of the contract that change the distribution that tokens are drawn from."""
 HOST_SHAPING = (*WIRE_SHAPING, "min_p")
 """Inputs of the engine host of target openvino that change it."""
-
-_MODEL_NAME, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = 1, 3, 4, 5, 6, 7  # of ModelInferRequest
-_KEY, _VALUE, _INT64 = 1, 2, 2  # of a parameter, and of its value
-_NAME, _DATATYPE, _SHAPE = 1, 2, 3  # of the tensors in it
-_BYTES = 2  # wire type: a length, then so many bytes
 
 _FORMATS = {"INT32": "i", "FP32": "f", "UINT64": "Q", "BOOL": "?"}
 """The format of a scalar for struct, by datatype."""
@@ -70,88 +65,65 @@ class RequestTemplate:
         outputs: Sequence[str],
     ) -> None:
         self.model = model
-        self._inputs = [
+        self._tensors = [
             *((name, (1,)) for name in scalars),
             *((constant.name, constant.shape) for constant in constants),
             *((name, (1,)) for name in texts),
         ]
-        """Names, and the shapes of one row."""
+        """Names, and the shapes of one row, of the inputs but `input_ids`."""
         self._outputs = tuple(outputs)
-        self._model_name = _field(_MODEL_NAME, model.encode())
-        self._tensors = self._headers(1, self._outputs)
-        self._formats = formats = [_FORMATS[wire.INPUTS[name]] for name in scalars]
-        prefixes = [_raw(struct.calcsize(f"<{each}")) for each in formats]
-        pairs = zip(prefixes, formats, strict=True)
-        self._scalars = struct.Struct("<" + "".join(f"{len(p)}s{each}" for p, each in pairs))
-        self._packed: list[bytes | float] = [each for p in prefixes for each in (p, 0)]
-        """What `_scalars` packs: each scalar behind its prefix."""
-        self._raw_constants = [constant.raw for constant in constants]
-        self._constants = self._repeated(1)
-        self._by_rows: dict[int, tuple[bytes, bytes]] = {}
-        """Constant bytes by the number of rows: before the raw contents, and among them."""
+        self._formats = [_FORMATS[wire.INPUTS[name]] for name in scalars]
+        self._constants = [constant.raw for constant in constants]
+        self._described = lru_cache(maxsize=64)(self._describe)
 
-    def encode(
-        self,
-        number: str,
-        ids: npt.NDArray[np.int32],
-        scalars: Sequence[float] = (),
-        texts: Sequence[str] = (),
-    ) -> bytes:
-        """The request with this id, or without one, these token ids and the values that vary."""
-        raw_ids = ids.astype("<i4", casting="safe", copy=False).tobytes()
-        packed = self._packed.copy()
-        packed[1::2] = scalars
-        return b"".join(
-            (
-                self._model_name,
-                _field(_ID, number.encode()) if number else b"",
-                _ids_input(len(ids)),
-                self._tensors,
-                _raw(len(raw_ids)),
-                raw_ids,
-                self._scalars.pack(*packed),
-                self._constants,
-                *(_field(_RAW, wire.encode_text(text)) for text in texts),
-            )
-        )
+    def encode(self, number: str, rows: Sequence[RequestRow], first: int | None = None) -> bytes:
+        """The request with this id, or without one, for rows of this template.
 
-    def encode_rows(self, number: str, first: int, rows: Sequence[RequestRow]) -> bytes:
-        """The request with this id for rows of this template, numbered from `first` on."""
+        They are numbered from `first` on; None: it is one row, whose answer has no number.
+        """
         count, lengths = len(rows), [len(row.ids) for row in rows]
-        if count not in self._by_rows:
-            outputs = (*self._outputs, *wire.ROW_OUTPUTS)
-            self._by_rows[count] = self._headers(count, outputs), self._repeated(count)
-        headers, constants = self._by_rows[count]
-        ids = np.zeros((count, max(lengths)), "<i4")
-        for row, length, each in zip(ids, lengths, rows, strict=True):
-            np.copyto(row[:length], each.ids, casting="safe")
-        columns = zip(self._formats, zip(*(row.scalars for row in rows), strict=True), strict=True)
+        if count == 1:
+            ids = rows[0].ids.astype("<i4", casting="safe", copy=False)[None]
+        else:
+            ids = np.zeros((count, max(lengths)), "<i4")
+            for row, length, each in zip(ids, lengths, rows, strict=True):
+                np.copyto(row[:length], each.ids, casting="safe")
+        described, packs, constants = self._described(count, first is not None)
+        scalars = zip(packs, zip(*(row.scalars for row in rows), strict=True), strict=True)
         texts = zip(*(row.texts for row in rows), strict=True)
-        return b"".join(
-            (
-                self._model_name,
-                _field(_ID, number.encode()),
-                _int_parameter(wire.FIRST_ROW, first),
-                _input("input_ids", ids.shape),
-                headers,
-                _field(_RAW, ids.tobytes()),
-                *(
-                    _field(_RAW, struct.pack(f"<{count}{each}", *column))
-                    for each, column in columns
-                ),
-                constants,
-                *(_field(_RAW, b"".join(map(wire.encode_text, column))) for column in texts),
-            )
-        )
+        head = ModelInferRequest(model_name=self.model, id=number)
+        if first is not None:
+            head.parameters[wire.FIRST_ROW].int64_param = first
+        contents = [
+            ids.tobytes(),
+            *(pack(*column) for pack, column in scalars),
+            *constants,
+            *(b"".join(map(wire.encode_text, column)) for column in texts),
+        ]
+        raw = ModelInferRequest(raw_input_contents=contents)
+        parts = head.SerializeToString(), _ids_input(ids.shape), described, raw.SerializeToString()
+        return b"".join(parts)
 
-    def _headers(self, rows: int, outputs: Sequence[str]) -> bytes:
-        inputs = (_input(name, (rows, *shape)) for name, shape in self._inputs)
-        return b"".join(
-            (*inputs, *(_field(_OUTPUTS, _field(_NAME, name.encode())) for name in outputs))
-        )
+    def _describe(
+        self, rows: int, numbered: bool
+    ) -> tuple[bytes, list[Callable[..., bytes]], list[bytes]]:
+        """What is the same for all requests of so many rows: tensors, packing, constants."""
+        message = ModelInferRequest()
+        for name, shape in self._tensors:
+            datatype = (wire.INPUTS | wire.HOST_INPUTS)[name]
+            message.inputs.add(name=name, datatype=datatype, shape=(rows, *shape))
+        for name in (*self._outputs, *(wire.ROW_OUTPUTS if numbered else ())):
+            message.outputs.add(name=name)
+        packs = [struct.Struct(f"<{rows}{each}").pack for each in self._formats]
+        return message.SerializeToString(), packs, [raw * rows for raw in self._constants]
 
-    def _repeated(self, rows: int) -> bytes:
-        return b"".join(_field(_RAW, raw * rows) for raw in self._raw_constants)
+
+@lru_cache(maxsize=4096)
+def _ids_input(shape: tuple[int, ...]) -> bytes:
+    message = ModelInferRequest()
+    message.inputs.add(name="input_ids", datatype="INT32", shape=shape)
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 class RequestRow(NamedTuple):
@@ -164,7 +136,7 @@ class RequestRow(NamedTuple):
 
     def encode(self, number: str) -> bytes:
         """The request with this id, or without one, for this row alone."""
-        return self.template.encode(number, self.ids, self.scalars, self.texts)
+        return self.template.encode(number, [self])
 
 
 def generate_template(
@@ -219,7 +191,7 @@ def score_template(model: str = wire.PRM, *, writes: bool = False) -> RequestTem
 
 def stop_request(number: str, model: str = wire.GENERATOR) -> bytes:
     """What stops the sample of this id. The lengths mean nothing; the model requires them."""
-    message = service_pb2.ModelInferRequest(model_name=model, id=number)
+    message = ModelInferRequest(model_name=model, id=number)
     return _by_hand(message, input_lengths=1, request_output_len=1, stop=True)
 
 
@@ -228,13 +200,13 @@ def reset_request(model: str, number: str = "", *, scored: bool = False) -> byte
 
     `scored`: of a model that gives scores alone.
     """
-    message = service_pb2.ModelInferRequest(model_name=model, id=number)
+    message = ModelInferRequest(model_name=model, id=number)
     message.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
     logits = {"return_generation_logits": True} if scored else {}
     return _by_hand(message, input_ids=0, input_lengths=1, request_output_len=1, **logits)
 
 
-def _by_hand(message: service_pb2.ModelInferRequest, **scalars: int) -> bytes:
+def _by_hand(message: ModelInferRequest, **scalars: int) -> bytes:
     for name, value in scalars.items():
         message.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
         message.raw_input_contents.append(wire.scalar(name, value).tobytes())
@@ -244,40 +216,3 @@ def _by_hand(message: service_pb2.ModelInferRequest, **scalars: int) -> bytes:
 
 def _constant(name: str, value: float) -> Constant:
     return Constant(name, wire.scalar(name, value).tobytes())
-
-
-@lru_cache(maxsize=4096)
-def _ids_input(length: int) -> bytes:
-    return _input("input_ids", (1, length))
-
-
-def _input(name: str, shape: Sequence[int]) -> bytes:
-    datatype, sizes = (wire.INPUTS | wire.HOST_INPUTS)[name].encode(), b"".join(map(_varint, shape))
-    tensor = _field(_NAME, name.encode()) + _field(_DATATYPE, datatype) + _field(_SHAPE, sizes)
-    return _field(_INPUTS, tensor)
-
-
-def _int_parameter(name: str, value: int) -> bytes:
-    content = _varint(_INT64 << 3) + _varint(value)
-    return _field(_PARAMETERS, _field(_KEY, name.encode()) + _field(_VALUE, content))
-
-
-@lru_cache(maxsize=4096)
-def _raw(size: int) -> bytes:
-    """What stands in front of a raw content of so many bytes."""
-    return _varint(_RAW << 3 | _BYTES) + _varint(size)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
-
-
-@lru_cache(maxsize=4096)
-def _varint(value: int) -> bytes:
-    """Seven bits to a byte, the lowest first; all but the last have the highest bit set."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

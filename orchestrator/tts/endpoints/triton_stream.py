@@ -255,7 +255,7 @@ class _Stream:
         first = self._add([sample for _, sample in rows])
         self._last_rows[first] = self._next - 1
         number, requests = wire.rows_id(self._name, first), [row for row, _ in rows]
-        self._outbox.put_nowait(template.encode_rows(number, first, requests))
+        self._outbox.put_nowait(template.encode(number, requests, first))
 
     def _add(self, samples: list[Sample]) -> int:
         """The number of the first of the samples of one more request."""

@@ -122,7 +122,7 @@ class ScoreRows:
     async def _request(self, template: RequestTemplate, rows: list[_Row]) -> None:
         failure: Exception = EndpointError("The connection to the server was closed.")
         try:
-            answer = await self._infer(template.encode_rows("", 0, [row for row, _ in rows]))
+            answer = await self._infer(template.encode("", [row for row, _ in rows], 0))
             for number, result in _results(answer):
                 _, score = rows[number]
                 if score.done():
