@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Any, Self
 
     from tts.problem import Problem
     from tts.runs.records import CompletionRecord
@@ -47,18 +47,9 @@ class Usage:
     @classmethod
     def of(cls, work: WorkCounts, completion_tokens: int, seconds: float) -> Self:
         """The usage of a problem for which the engines did this work."""
-        return cls(
-            work.generator_calls,
-            work.verifier_calls,
-            work.generated_tokens,
-            work.thinking_tokens,
-            completion_tokens,
-            work.verifier_tokens,
-            work.critique_tokens,
-            work.no_verdict,
-            work.cached_scores,
-            seconds,
-        )
+        own: dict[str, Any] = {"completion_tokens": completion_tokens, "seconds": seconds}
+        counts = {name: getattr(work, name) for name in cls.__slots__ if name not in own}
+        return cls(**counts, **own)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

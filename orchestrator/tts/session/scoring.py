@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any
 
 from tts.base.errors import DatasetError, RequestRefused
-from tts.build.tokenizer import Message
+from tts.build.tokenizer import Ids, Message
 from tts.driver.policy import policy_of
 from tts.driver.sharing import common_length
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
@@ -154,14 +154,48 @@ class Scorer:
         try:
             async with asyncio.TaskGroup() as group:
                 for _, same in groupby(enumerate(solutions), lambda each: each[1][0].full_question):
-                    question = _AskedQuestion(group, self._answer, leads=self._leads)
+                    answers: _Answers = {}
+                    before = NO_IDS
                     for place, solution in same:
-                        solution_scores = question.ask(self.calls(solution), len(solution[1]))
-                        group.create_task(solution_scores.report(partial(on_scored, place)))
+                        calls = self.calls(solution)
+                        work = self._ask(group, answers, calls, before)
+                        waiting = [answers[_key(call)] for call in calls]
+                        unscored = len(solution[1]) - len(calls)
+                        report = partial(on_scored, place)
+                        group.create_task(_report(waiting, unscored, work, report))
+                        before = calls[0].input_ids  # both begin with the question
                         await self._room.nobody_waits()
         except BaseExceptionGroup as failures:
             failure = first_failure(failures)
             raise failure from failure.__cause__  # such as an error of the user's own code
+
+    def _ask(
+        self,
+        group: asyncio.TaskGroup,
+        answers: _Answers,
+        calls: Sequence[ScoreCall],
+        before: Ids,
+    ) -> tuple[int, int, int]:
+        """Ask for the scores of a solution, but for those in `answers`, and add them there.
+
+        `before` is the dialogue before its first. Returns the number of requests, the tokens of
+        their prompts, and those of these that no prompt before them began with.
+        """
+        asked, prompt_tokens, new_tokens = len(answers), 0, 0
+        leader = None
+        if self._leads and _key(calls[-1]) not in answers:
+            leader = group.create_task(self._answer(calls[-1], None))
+        for call in calls:
+            ids = call.input_ids
+            if (key := _key(call)) not in answers:
+                prompt_tokens += len(ids)
+                new_tokens += len(ids) - common_length(before, ids)
+                if leader and call is calls[-1]:
+                    answers[key] = leader
+                else:
+                    answers[key] = group.create_task(self._answer(call, leader))
+            before = ids
+        return len(answers) - asked, prompt_tokens, new_tokens
 
     async def score(self, solutions: Sequence[Solution]) -> list[SolutionScores]:
         """The scores of solutions, in order."""
@@ -187,67 +221,25 @@ class Scorer:
         return 1 if self._models.takes_text else self._models.score_cost(len(call.input_ids))
 
 
-class _AskedQuestion:
-    """The requests of one question's solutions, by what a score depends on."""
-
-    def __init__(
-        self,
-        group: asyncio.TaskGroup,
-        answer: Callable[
-            [ScoreCall, asyncio.Task[VerifierResult] | None],
-            Coroutine[Any, Any, VerifierResult],
-        ],
-        *,
-        leads: bool,
-    ) -> None:
-        """`answer` sends a request, perhaps after a leader: with `leads` the last of a solution."""
-        self._group = group
-        self._answer = answer
-        self._leads = leads
-        self._answers: dict[bytes | tuple[tuple[str, ...], str], asyncio.Task[VerifierResult]] = {}
-        self._first = NO_IDS
-        """The first dialogue of the solution before: both begin with the question."""
-
-    def ask(self, calls: Sequence[ScoreCall], steps: int) -> _AskedSolution:
-        """Ask for the scores of a solution of so many steps."""
-        prompt_tokens, new_tokens, before, requests = 0, 0, self._first, len(self._answers)
-        leader = None
-        if self._leads and _key(calls[-1]) not in self._answers:
-            leader = self._group.create_task(self._answer(calls[-1], None))
-        for call in calls:
-            ids = call.input_ids
-            if (key := _key(call)) not in self._answers:
-                prompt_tokens += len(ids)
-                new_tokens += len(ids) - common_length(before, ids)
-                if leader and call is calls[-1]:
-                    self._answers[key] = leader
-                else:
-                    self._answers[key] = self._group.create_task(self._answer(call, leader))
-            before = ids
-        self._first = calls[0].input_ids
-        answers = [self._answers[_key(call)] for call in calls]
-        work = len(self._answers) - requests, prompt_tokens, new_tokens
-        return _AskedSolution(answers, steps, work)
+_Answers = dict[Any, "asyncio.Task[VerifierResult]"]
+"""The requests of one question's solutions, by what a score depends on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedSolution:
-    answers: Sequence[asyncio.Task[VerifierResult]]
-    steps: int
-    work: tuple[int, int, int]
-    """Requests, tokens of their prompts, and the new ones among these."""
-
-    async def report(self, on_scored: Callable[[SolutionScores], None]) -> None:
-        """Wait for the scores, and hand them on."""
-        results = [await answer for answer in self.answers]
-        unscored = self.steps - len(results)
-        scores = SolutionScores(
-            (*[None] * unscored, *(quantise(result.score) for result in results)),
-            *self.work,
-            sum(result.tokens for result in results),
-            sum(result.no_verdict for result in results),
-        )
-        on_scored(scores)
+async def _report(
+    answers: Sequence[asyncio.Task[VerifierResult]],
+    unscored: int,
+    work: tuple[int, int, int],
+    on_scored: Callable[[SolutionScores], None],
+) -> None:
+    """Wait for the scores of a solution, and hand them on."""
+    results = [await answer for answer in answers]
+    scores = SolutionScores(
+        (*[None] * unscored, *(quantise(result.score) for result in results)),
+        *work,
+        sum(result.tokens for result in results),
+        sum(result.no_verdict for result in results),
+    )
+    on_scored(scores)
 
 
 def _key(call: ScoreCall) -> Any:
