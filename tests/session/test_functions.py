@@ -16,8 +16,8 @@ from tts.base.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.functions import FunctionVerifier, name_of
 from tts.grading import extract_answer
+from tts.grading.votes import answer_form_of
 from tts.session import Run, Session
-from tts.session.functions import answer_form_of
 
 QUESTION = "Compute 2 + 2."
 NO_IDS = np.empty(0, np.int32)

@@ -204,10 +204,9 @@ class ProblemGrader:
         return verdict
 
     def _known(self, text: str) -> _Answer:
-        answer = self._answers.get(text)
-        if answer is None:
-            answer = self._answers[text] = _look_at(text)
-        return answer
+        if text not in self._answers:
+            self._answers[text] = _look_at(text)
+        return self._answers[text]
 
     def _note(self, answer: _Answer, reply: Reply) -> None:
         """Keep what a worker read, and charge it: once per problem, also if it was known before."""

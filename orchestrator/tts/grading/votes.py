@@ -147,17 +147,30 @@ def vote(
     return Answers(extracted[best_group[0]] if best_group else None, weighted, majority)
 
 
-def answer_form(text: str) -> AnswerForm | None:
-    """Normal form of the answer in a completion's text, or None; pure and fast.
+def answer_form_of(
+    answer_of: Callable[[str], str | None], *, by_text: bool = False
+) -> Callable[[str], AnswerForm | None]:
+    """The normal form of the answer in a completion's text, for a search that stops early.
 
-    For a search that stops early. Two plain integers that differ are different answers; any other
-    two forms may yet turn out equal.
+    Two plain integers that differ are different answers; any other two forms may yet turn out
+    equal. `by_text`, as with a user's `equal`: only identical texts are known to be the same
+    answer, and no two answers are known to differ.
     """
-    answer = extract_answer(text)
-    if answer is None:
-        return None
-    form = canonical(answer)
-    return AnswerForm(form, is_integer(form))
+
+    def form(text: str) -> AnswerForm | None:
+        answer = answer_of(text)
+        if answer is None:
+            return None
+        if by_text:
+            return AnswerForm(answer, False)
+        plain = canonical(answer)
+        return AnswerForm(plain, is_integer(plain))
+
+    return form
+
+
+answer_form = answer_form_of(extract_answer)
+"""The normal form of what a completion's text states as its answer; pure and fast."""
 
 
 def _scored(completions: Sequence[Completion]) -> bool:

@@ -206,7 +206,7 @@ class AsyncSession:
         if not skip_overlong:
             check_lengths(self.models, listed, plan.strategy.config)
         if out is None and not isinstance(problems, Sequence):
-            return streamed(partial(self._solve_stream, plan, source, skip_overlong))
+            return streamed(lambda outbox: self._solve_all(plan, outbox, source, skip_overlong))
 
         def solve(fitting: Plan) -> AsyncGenerator[Result, None]:
             if out is None:
@@ -423,21 +423,16 @@ class AsyncSession:
             return error.message
         return None
 
-    async def _solve_all(self, plan: Plan, outbox: Outbox) -> None:
-        async with self.work():
-            drivers = await self._shared_drivers(plan.policy)
-            with Solver(plan, drivers, self._grader) as solver:
-                problems = in_turn(solver.in_order(plan.problems))
-                await solver.solve_all(outbox.paced(problems), outbox.put)
-
-    async def _solve_stream(
+    async def _solve_all(
         self,
         plan: Plan,
-        problems: AsyncIterator[Problem],
-        skip_overlong: bool,
         outbox: Outbox,
+        source: AsyncIterator[Problem] | None = None,
+        skip_overlong: bool = False,
     ) -> None:
-        async def fitting() -> AsyncIterator[Problem]:
+        """Solve the problems of a plan, or those of a source as they come."""
+
+        async def fitting(problems: AsyncIterator[Problem]) -> AsyncIterator[Problem]:
             async for problem in problems:
                 if skip_overlong and (why := self._too_long(problem)):
                     outbox.put(Result.unasked(problem, plan.strategy.vote, why))
@@ -449,7 +444,9 @@ class AsyncSession:
         async with self.work():
             drivers = await self._shared_drivers(plan.policy)
             with Solver(plan, drivers, self._grader) as solver:
-                await solver.solve_all(outbox.paced(fitting()), outbox.put)
+                listed = in_turn(solver.in_order(plan.problems))
+                problems = fitting(source) if source else listed
+                await solver.solve_all(outbox.paced(problems), outbox.put)
 
     async def _fitting(
         self, plan: Plan, solve: Callable[[Plan], AsyncGenerator[Result, None]]

@@ -22,9 +22,8 @@ from tts.base.errors import ConfigError, FunctionError, did_you_mean
 from tts.base.input_files import Unreadable, is_file, read_bytes
 from tts.build.spec import Deployment, VerifierFunction
 from tts.endpoints.functions import Caller, described, name_of, require_endpoints, users_code
-from tts.grading import Outcome, Reason, Verdict, canonical, is_integer
+from tts.grading import Outcome, Reason, Verdict
 from tts.runs.config import FunctionSource
-from tts.search import AnswerForm
 from tts.strategies.strategy import Strategy
 
 AnswerFunction = Callable[[str], str | None]
@@ -65,27 +64,6 @@ def checked_answer_of(function: AnswerFunction) -> AnswerFunction:
         return answer
 
     return answer_of
-
-
-def answer_form_of(
-    answer_of: AnswerFunction, *, by_text: bool
-) -> Callable[[str], AnswerForm | None]:
-    """The form of a completion's answer, for searches that stop early.
-
-    `by_text`, as with a user's `equal`: only identical texts are known to be the same answer, and
-    no two answers are known to differ.
-    """
-
-    def form(text: str) -> AnswerForm | None:
-        answer = answer_of(text)
-        if answer is None:
-            return None
-        if by_text:
-            return AnswerForm(answer, False)
-        plain = canonical(answer)
-        return AnswerForm(plain, is_integer(plain))
-
-    return form
 
 
 _NAMED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")

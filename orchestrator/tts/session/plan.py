@@ -96,7 +96,32 @@ class Plan:
     @cached_property
     def config(self) -> RunConfig:
         """The resolved configuration, which run.json keeps; it takes a look at files."""
-        return resolved(self)
+        request, deployment, strategy = self.request, self.deployment, self.strategy
+        config = msgspec.structs.replace(
+            request,
+            deployment=deployment.name,
+            deployment_source=request.deployment_source or deployment.name,
+            deployment_digest=deployment_digest(deployment),
+            prompting=prompting_of(deployment),
+            strategy=strategy.name,
+            vote=strategy.vote,
+            parameters=strategy.parameters,
+            context=deployment.generator.max_seq_len,
+            problem_ids=[problem.id for problem in self.problems],
+            problems_digest=request.problems_digest or digest_of(self.problems),
+            dataset_seed=request.seed if request.dataset_seed is None else request.dataset_seed,
+            functions=_functions(self),
+            server=None if deployment.server.kind == "triton" else deployment.server.kind,
+            remotes=dict(_remotes(deployment) if self.remotes is None else self.remotes),
+            sources={role: each.source for role, each in self.loaded.items()},
+            model_parameters=dict(_model_parameters(self)),
+            seeds="consecutive" if deployment.consecutive_seeds else None,
+        )
+        if not config.keeps_problems:
+            return config
+        # nothing was drawn or read from columns
+        unset = dict.fromkeys(("dataset_seed", "answers", "per_level", "start", "shard"))
+        return msgspec.structs.replace(config, columns={}, **unset)
 
     @property
     def policy(self) -> Policy:
@@ -116,42 +141,6 @@ def calibration_of(deployment: Deployment) -> Calibration | None:
     if points is None:
         return None
     return Calibration.of(points.final, points.inner, points.final_auroc, points.inner_auroc)
-
-
-def resolved(plan: Plan) -> RunConfig:
-    """The configuration of a plan, with every field that only planning knows."""
-    request, deployment, strategy = plan.request, plan.deployment, plan.strategy
-    config = msgspec.structs.replace(
-        request,
-        deployment=deployment.name,
-        deployment_source=request.deployment_source or deployment.name,
-        deployment_digest=deployment_digest(deployment),
-        prompting=prompting_of(deployment),
-        strategy=strategy.name,
-        vote=strategy.vote,
-        parameters=strategy.parameters,
-        context=deployment.generator.max_seq_len,
-        problem_ids=[problem.id for problem in plan.problems],
-        problems_digest=request.problems_digest or digest_of(plan.problems),
-        dataset_seed=request.seed if request.dataset_seed is None else request.dataset_seed,
-        functions=_functions(plan),
-        server=None if deployment.server.kind == "triton" else deployment.server.kind,
-        remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
-        sources={role: each.source for role, each in plan.loaded.items()},
-        model_parameters=dict(_model_parameters(plan)),
-        seeds="consecutive" if deployment.consecutive_seeds else None,
-    )
-    if config.keeps_problems:  # nothing was drawn or read from columns
-        config = msgspec.structs.replace(
-            config,
-            dataset_seed=None,
-            columns={},
-            answers=None,
-            per_level=None,
-            start=None,
-            shard=None,
-        )
-    return config
 
 
 def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:

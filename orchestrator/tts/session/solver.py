@@ -31,6 +31,7 @@ from tts.grading.code import (
     require_tests,
     tests_of,
 )
+from tts.grading.votes import answer_form_of
 from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import (
@@ -45,7 +46,7 @@ from tts.search import (
     Thought,
 )
 
-from .functions import AnswerFunction, FunctionGrader, answer_form_of, checked_answer_of
+from .functions import AnswerFunction, FunctionGrader, checked_answer_of
 from .outcome import JudgedResult, judged_outcome
 from .plan import Plan
 from .result import Result, RunProgress, Step, Usage
