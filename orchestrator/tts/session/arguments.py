@@ -87,6 +87,16 @@ class SolveOptions(StrategyParameters, total=False):
     out: str | Path | None
 
 
+class SampleOptions(TypedDict, total=False):
+    """The options of `generate`; `Session.generate` says what they mean."""
+
+    n: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+
+
 _OPTIONS = SolveOptions.__annotations__.keys() - StrategyParameters.__annotations__.keys()
 _CONFIGURED = ("seed", "schedule", "speculation")
 

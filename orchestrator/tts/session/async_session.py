@@ -39,7 +39,7 @@ from tts.search import Aggregation
 from tts.serving.server.triton_log import Loading
 from tts.strategies.parameters import scores_answers
 
-from .arguments import SolveOptions, check_arguments, config_of
+from .arguments import SampleOptions, SolveOptions, check_arguments, config_of
 from .functions import verifier_of
 from .plan import Plan, calibration_of, check_lengths, findable, load_checked
 from .questions import (
@@ -267,28 +267,11 @@ class AsyncSession:
             return summarised(run)
 
     async def generate(
-        self,
-        prompt: str | Sequence[Message],
-        *,
-        n: int = 1,
-        max_tokens: int = 256,
-        temperature: float = 0.8,
-        top_p: float = 1.0,
-        seed: int = 0,
+        self, prompt: str | Sequence[Message], **options: Unpack[SampleOptions]
     ) -> list[str]:
         """See `Session.generate`."""
-        check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
         async with self.work() as engines:
-            return await generate(
-                engines.models,
-                engines.endpoints[0],
-                prompt,
-                n=n,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                top_p=top_p,
-                seed=seed,
-            )
+            return await generate(engines.models, engines.endpoints[0], prompt, **options)
 
     async def score(
         self,

@@ -36,6 +36,7 @@ from tts.runs.records import CompletionRecord
 from tts.search import Aggregation, Calibration, Completion, SearchResult, Tree, node_seed, quantise
 from tts.search.thought import aggregate
 
+from .arguments import check_arguments
 from .questions import check_question, is_message
 from .result import Result, Usage
 
@@ -346,13 +347,14 @@ async def generate(
     generator: Generator,
     prompt: str | Sequence[Message],
     *,
-    n: int,
-    max_tokens: int,
-    temperature: float,
-    top_p: float,
-    seed: int,
+    n: int = 1,
+    max_tokens: int = 256,
+    temperature: float = 0.8,
+    top_p: float = 1.0,
+    seed: int = 0,
 ) -> list[str]:
     """Texts of n samples; raises DatasetError if the prompt leaves no room for output."""
+    check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     if isinstance(prompt, str) or not isinstance(prompt, Sequence):
         check_question(prompt, "The prompt")
     elif not (prompt and all(map(is_message, prompt))):

@@ -10,7 +10,7 @@ from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
 from tts.search import Aggregation
 
-from .arguments import OpenOptions, SolveOptions, check_arguments
+from .arguments import OpenOptions, SampleOptions, SolveOptions, check_arguments
 from .async_session import AsyncSession
 from .event_loop import Inbox, LoopThread, enough_files
 from .questions import Question, require_several
@@ -200,24 +200,14 @@ class Session:
         return self._each(results, inbox)
 
     def generate(
-        self,
-        prompt: str | Sequence[Message],
-        *,
-        n: int = 1,
-        max_tokens: int = 256,
-        temperature: float = 0.8,
-        top_p: float = 1.0,
-        seed: int = 0,
+        self, prompt: str | Sequence[Message], **options: Unpack[SampleOptions]
     ) -> list[str]:
         """Texts that the generator writes: n samples, without any search.
 
-        `prompt` is what a user says, or a list of chat messages with `role` and `content`.
-        Temperature 0 is greedy.
+        `prompt` is what a user says, or a list of chat messages with `role` and `content`. Options
+        are n (1), max_tokens (256), temperature (0.8; 0 is greedy), top_p (1) and seed (0).
         """
-        writing = self._session.generate(
-            prompt, n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
-        )
-        return self._loop.run(writing)
+        return self._loop.run(self._session.generate(prompt, **options))
 
     def score(
         self,
