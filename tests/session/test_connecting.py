@@ -85,9 +85,13 @@ def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
     served["one:1"] = deployment_digest(tiny_deployment)
 
     async def go():
-        models = Models.load(tiny_deployment)
-        async with Replicas(lambda address: engines.connected(address)) as replicas:
-            engines = Engines(models, (None, None), {}, replicas)
+        async def connect(address):
+            pair = engines.at(address, len(replicas))
+            await pair.probe()
+            return pair
+
+        async with Replicas(connect) as replicas:
+            engines = Engines(Models.load(tiny_deployment), (None, None), {}, replicas)
             await replicas.add("one:1")
             with pytest.raises(EndpointUnavailable, match="No server answers at two:2"):
                 await replicas.add("two:2")
