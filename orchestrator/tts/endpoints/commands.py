@@ -10,21 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import Annotated
-
-import msgspec
+from typing import Any
 
 from tts.build.sandbox import Failure, ProgramEnd, Sandbox
 
 from .base import ScoreCall, VerifierResult
 
 logger = logging.getLogger(__name__)
-
-_Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
-
-class _Scored(msgspec.Struct):
-    score: _Score
 
 
 class CommandVerifier:
@@ -75,7 +67,11 @@ class CommandVerifier:
 def _score(output: bytes) -> float | None:
     """The score that a program wrote; None for anything else."""
     try:
-        value = msgspec.json.decode(output, type=_Score | _Scored)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value: Any = json.loads(output)
+    except (ValueError, RecursionError):
         return None
-    return value.score if isinstance(value, _Scored) else value
+    if isinstance(value, dict):
+        value = value.get("score")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        return None  # NaN, too
+    return float(value)

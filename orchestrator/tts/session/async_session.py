@@ -65,10 +65,6 @@ from .solver import Outbox, Solver, streamed
 from .strategy import choose
 
 
-def _ignore(loading: Loading) -> None:
-    """Shows nothing."""
-
-
 class AsyncSession:
     """Both engines of a deployment, for as long as the `async with` block lasts.
 
@@ -87,7 +83,7 @@ class AsyncSession:
         routing: RoutingPolicy | None = None,
         groups: Mapping[str, str] | None = None,
         say: Callable[[str], None] | None = None,
-        on_loading: Callable[[Loading], None] = _ignore,
+        on_loading: Callable[[Loading], None] = lambda loading: None,
     ) -> None:
         """See `Session.open`. Nothing is started before the block; raises ConfigError.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
@@ -16,8 +16,6 @@ from .event_loop import Inbox, LoopThread, enough_files
 from .questions import Question, require_several
 from .result import Result
 from .scoring import Candidate
-
-T = TypeVar("T")
 
 
 class Session:
