@@ -6,11 +6,10 @@ wording included. About one chain in ten is held out, decided by a hash of the c
 models can be trained on the others.
 
 A demo problem is a chain of 2 to 10 operations (``+ - * /``, division always exact), with every
-value on the way in 2..99. The small range is deliberate: it is an arithmetic that a model of a few
-million parameters can master as a verifier while a smaller one, as a generator, still makes
-mistakes, so that verifier-guided search has something to find. The demo pair was trained on chains
-that are not held out. It knows these chains in their wordings and nothing else; any other question
-it answers by guessing.
+value on the way in 2..99: an arithmetic that a model of a few million parameters can master as a
+verifier while a smaller one, as a generator, still makes mistakes. The demo pair was trained on
+chains that are not held out. It knows these chains in their wordings and nothing else; any other
+question it answers by guessing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The interface of the two engines, wherever they run.
 
-A generator needs `generate` alone, a verifier `score`; `streaming` has what hands tokens over as
-they come. All may raise an EndpointError: RequestRefused says that the request would be refused
-again, EndpointUnavailable and EndpointTimeout that another server, or a later attempt, may answer
-it.
+`streaming` has generators that hand tokens over as they come. All may raise an EndpointError:
+RequestRefused says that the request would be refused again, EndpointUnavailable and EndpointTimeout
+that another server, or a later attempt, may answer it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
             └─ ...                              ┘
 
 Each critique has a seed made of its prompt's token ids and its number, so equal chains have equal
-critiques, whoever asks first. One without a verdict is written once more, with another seed; where
-none of them has one, the score is `UNDECIDED`. It is an engine like the generator that does this:
-cancelling a score ends its requests in the middle.
+critiques. One without a verdict is written once more, with another seed; where none of them has
+one, the score is `UNDECIDED`.
 """
 
 from __future__ import annotations

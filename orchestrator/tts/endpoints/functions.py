@@ -1,9 +1,8 @@
 """Python functions instead of an engine: text in, text out, and the checks of their results.
 
-A generator is `(prompt, ...) -> str`: it gets the prompt as the model reads it, special tokens and
-the steps so far included, and those of OPTIONS that it has a parameter for. A verifier is
-`(question, steps) -> float`, the score of the last step, or a list with one for each step; with one
-parameter it takes a batch: a list of such pairs, and returns a list with a result for each. A
+A generator is `(prompt, ...) -> str`: it gets the prompt as the model reads it, and those of
+OPTIONS that it has a parameter for. A verifier is `(question, steps) -> float`, the score of the
+last step, or a list with one for each step; with one parameter it takes a batch of such pairs. A
 method `generate` whose first parameter is `prompt`, and a method `score` of two parameters, are
 functions, too. Functions that are not async run in a worker thread, one call at a time.
 """

@@ -1,19 +1,14 @@
 """When a request is sent again, and when it is given up.
 
-Its answer depends on it alone, so asking twice changes nothing. A request that is refused fails at
-once: it would be refused again. One that found no server, a server that went away under it, or one
-without a heartbeat for too long is sent again until it has failed for PATIENCE_S, not counting the
-time in which a process of this machine starts the server again. That is long enough for a server
-behind a load balancer to be replaced, and short enough for an engine lost for good to end a run
-before its user gives up. A server of this machine that is not restarted is watched beside the run
-(tts.serving.server.lookup): its death ends the run within a second or two, whatever the patience
-here.
+Its answer depends on it alone, so asking twice changes nothing. A refused request fails at once.
+One that found no server, lost it, or had no heartbeat for too long is sent again until it has
+failed for PATIENCE_S, not counting the time in which a process of this machine starts the server
+again: long enough for a server behind a load balancer to be replaced, and short enough for an
+engine lost for good to end a run before its user gives up.
 
 Any sign of work is a heartbeat for all requests in flight: an answer to another one, a token, a
-step of an engine in a process of ours. So neither a long answer nor the time that a request waits
-behind others is a failure. An answer in one piece (Triton's to a search; vLLM's, SGLang's and
-trtllm-serve's by HTTP) gives no sign before it is complete: for these the limit is how long the
-next of all answers may take.
+step of an engine in a process of ours. An answer in one piece gives no sign before it is complete:
+there the limit is how long the next of all answers may take.
 """
 
 from __future__ import annotations

@@ -151,10 +151,9 @@ def generate_template(
 ) -> RequestTemplate:
     """Samples of a model that writes.
 
-    `flags` are whether tokens come one by one, and with their log-probabilities.
-
-    Without flags, as a search sends them, they are answered once: the wire's default is off.
-    `shaping` are inputs of HOST_SHAPING with their values.
+    `flags` are whether tokens come one by one, and with their log-probabilities; without flags, as
+    a search sends them, they are answered once. `shaping` are inputs of HOST_SHAPING with their
+    values.
     """
     constants = [_constant("end_id", end_id), _constant("exclude_input_in_output", True)]
     outputs = ["output_ids", "sequence_length"]

@@ -51,9 +51,7 @@ class Streams:
         on_message: Callable[[], None] = lambda: None,
         model: str = wire.GENERATOR,
     ) -> None:
-        """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here.
-
-        `on_message` is called whenever something has come.
+        """`open_call` opens a ModelStreamInfer call; `on_message` is called when something comes.
 
         `most_rows` is how many samples one request may ask for, `most_streams` how many streams
         take requests at a time: rows of one stream can be answered together, and single tokens of

@@ -1,9 +1,7 @@
 """Answers in code: found in a completion, and right if the problem's tests pass, in the sandbox.
 
-The tests run in a process beside that of the answer, which sees what it is called with and no more
-(`code_harness`). What a model writes is parsed by Python there alone.
-
-The tests are HumanEval's (prompt, answer, test and the call of `check`, as execution.py of
+What a model writes is parsed by Python in the sandbox alone (`code_harness`). The tests are
+HumanEval's (prompt, answer, test and the call of `check`, as execution.py of
 github.com/openai/human-eval has it) and MBPP's (answer, set-up, the assertions of `test_list`).
 """
 

@@ -3,10 +3,9 @@ r"""The final answer written in a text. Pure, and linear in the length of any te
 A completion states its answer in `\boxed{...}`. One without a complete box states it where lm-eval
 and math-verify look first: in `<answer>`, after "final answer is", "Answer:" or "####", and, where
 there is none of these, in a sentence "The answer is 5." that states mathematics; and so in Spanish,
-German, French and Chinese. Beyond these words nothing is
-guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
-extraction gives sympy objects and takes any time; here the answer is text, which a test compares
-with math-verify's extraction.
+German, French and Chinese. Beyond these words nothing is guessed: "the last number" rewards
+rambling, and makes accuracies incomparable. math-verify's own extraction may take any time; a test
+compares with it.
 """
 
 from __future__ import annotations

@@ -42,15 +42,13 @@ class Grader:
     """Compares answers; use it as an asynchronous context manager.
 
     `equal` may be called from many tasks, and from the event loops of several threads. Workers, one
-    per core and four at most unless `workers` says otherwise, start when they are needed and stay
-    warm.
-    Each answer is parsed once and each pair compared once, however often it is asked; (prediction,
-    reference) is ordered, for math-verify lets the reference set the form: 1 does not answer
-    "2x+z=1", while "k=1" answers 1.
+    per core and four at most by default, start when they are needed and stay warm. Each answer is
+    parsed once and each pair compared once, however often it is asked; (prediction, reference) is
+    ordered, for math-verify lets the reference set the form: 1 does not answer "2x+z=1", while
+    "k=1" answers 1.
 
-    `cpu_s` is the CPU time that parsing an answer or comparing two may take, `problem_cpu_s` all
-    the work for one `problem()`. Both count processor time of the workers: the load of the machine
-    decides nothing.
+    `cpu_s` is the processor time that parsing an answer or comparing two may take, `problem_cpu_s`
+    all the work for one `problem()`.
     """
 
     def __init__(

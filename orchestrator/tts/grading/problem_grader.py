@@ -1,9 +1,8 @@
 """Comparisons of one problem's answers, their verdicts, and what decides before any worker.
 
-Each answer is read once, cheap decisions come first, and one budget holds for all.
-
-The verdicts follow from the answers and their order: what is undecided depends on the CPU time that
-reading and comparing takes, never on which worker was free or what other problems asked.
+Each answer is read once, cheap decisions come first, and one budget holds for all: what is
+undecided depends on the CPU time that reading and comparing takes, never on what other problems
+asked.
 
 Some readings are ours and not math-verify's, and hold only where no other one is likely:
 
@@ -119,9 +118,8 @@ class ProblemGrader:
 
     An answer that cannot be read within the limits is undecided against whatever it would have to
     be compared with. When a comparison overruns, one of the two is not compared again (the one
-    without a sketch, else the prediction): n such answers cost n overruns and not n squared. When
-    the budget is spent, what is not decided by then stays undecided. `spent_s` is the CPU time that
-    the workers took for it so far.
+    without a sketch, else the prediction): n such answers cost n overruns and not n squared.
+    `spent_s` is the CPU time that the workers took for it so far.
     """
 
     def __init__(self, ask: Callable[..., Future[Reply]], cpu_s: float) -> None:

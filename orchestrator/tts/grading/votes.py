@@ -65,8 +65,7 @@ async def judge(
     Equal answers are grouped before any vote, by mathematical equivalence unless `grader` is a
     function of the user's own; answers of one `form` are equal without asking it. `answer_of`
     takes the answer out of a completion's text; `passes` says whether one is right in place of the
-    reference. Ties go by path, or with `as_listed` by the order
-    of the completions.
+    reference. Ties go by path, or with `as_listed` by the order of the completions.
     """
     completions = list(result.completions)
     if not as_listed:

@@ -82,7 +82,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run's outcome and its order, in the order of run.json.
 
-    Whoever asks for a run fills in what differs from the defaults; `tts.session.plan.resolved`
+    Whoever asks for a run fills in what differs from the defaults; `tts.session.plan.Plan.config`
     adds what is known once the deployment, the problems and the strategy are.
     """
 

@@ -1,8 +1,8 @@
 """The event loop of a command, and one in a thread of its own for callers that block.
 
-The latter also works where the caller's thread runs a loop already (a notebook). Callbacks are
-called in the caller's thread while it waits. Ctrl-C in the caller's thread cancels the call, waits
-until it has ended, and raises KeyboardInterrupt. A second one gives up code that holds the loop.
+The latter also works where the caller's thread runs a loop already (a notebook). Ctrl-C in the
+caller's thread cancels the call, waits until it has ended, and raises KeyboardInterrupt. A second
+one gives up code that holds the loop.
 """
 
 from __future__ import annotations
@@ -83,10 +83,9 @@ def interruptible(
     It raises Interrupted or, after SIGTERM, Terminated. `drain` may handle a SIGTERM by returning
     True: then the command ends by itself, and the next signal stops it.
 
-    Once that has begun, further ones are ignored: what remains is bounded (cancel requests, close
-    the log, stop the server), and a cut-short clean-up would leave a server behind. Where it does
-    not begin, as code holds the loop up, such as a strategy that never returns, a second signal
-    breaks that code off, half a second after the first at the earliest.
+    Once that has begun, further ones are ignored: what remains is bounded, and a cut-short clean-up
+    would leave a server behind. Where code holds the loop up, such as a strategy that never
+    returns, a second signal breaks it off, half a second after the first at the earliest.
     """
     received: signal.Signals | None = None
     pending_since: float | None = None

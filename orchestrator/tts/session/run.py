@@ -1,8 +1,7 @@
 """A run's folder: opened, begun or continued from its log, completed; and the machine's use.
 
-Energy is the consumption of NVIDIA GPUs, from NVML's counters; without the extra `energy` none is
-logged. The counters cover whole GPUs of this machine: they include everything else that runs there,
-and exclude servers elsewhere. NVML counts energy on GPUs of the Volta generation and later.
+Energy is that of NVIDIA GPUs from Volta on, by NVML's counters; without the extra `energy` none is
+logged. They cover whole GPUs of this machine, with everything else that runs there.
 """
 
 from __future__ import annotations

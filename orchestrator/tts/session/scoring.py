@@ -281,9 +281,8 @@ async def ranked(
 ) -> Result:
     """The candidates of one problem, best first, and the answers that they vote for.
 
-    With a calibration they rank, and vote, by the probabilities that it makes of their scores.
-
-    A candidate's node is its place among them, by which ties go.
+    With a calibration they rank, and vote, by the probabilities that it makes of their scores. A
+    candidate's node is its place among them, by which ties go.
     """
     problem = solutions[0][0]
     completions = [

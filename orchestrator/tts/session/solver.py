@@ -187,10 +187,10 @@ class Solver:
 
         A problem is taken when fewer than AHEAD wait to be started. The plan's deadline counts from
         the start of a search, which then ends with its result so far. `resumed` is what there is of
-        begun problems; `progress` is kept up to date. The first that fails ends the others, and its
-        error is raised; but a late answer is the failure of its problem alone, and raised when the
-        others are solved. It ends them where the engines have answered nothing since another
-        problem failed so, and with `auto`, whose later problems depend on earlier ones.
+        begun problems. The first that fails ends the others, and its error is raised; but a late
+        answer is the failure of its problem alone, raised when the others are solved, unless the
+        engines have answered nothing since another problem failed so, or later problems depend on
+        it (`auto`).
         """
         resumed, journal = resumed or {}, self._drivers.journal
         late: dict[str, EndpointTimeout] = {}

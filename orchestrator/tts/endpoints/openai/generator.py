@@ -1,9 +1,8 @@
 """The generator behind a server: samples, whole or streamed, and where they end.
 
 Servers end an output by texts, by ids, or by their own idea of the end of a sequence, and some give
-the token that ended it with it. Here the same tokens end with the same id whatever the server did:
-an end-of-sequence id does not belong to the output, a stop word does, and no output is longer than
-asked.
+the token that ended it. Here an end-of-sequence id does not belong to the output, a stop word does,
+and no output is longer than asked.
 """
 
 from __future__ import annotations

@@ -42,9 +42,7 @@ class OpenAIServer:
     ) -> None:
         """`url` is what stands before /v1; `model` may be left out where only one is served.
 
-        `comes_back` says whether a server that is gone is being started again.
-
-        Raises ConfigError for anything but an address.
+        `comes_back`: see `Http`. Raises ConfigError for anything but an address.
         """
         self.url = url
         self.http = Http(url, api_key, patience_s, answer_timeout_s, comes_back)
