@@ -78,7 +78,7 @@ async def answer_by_candidates(
     if config and config.TAKES_BUDGET:  # its n is a bound for votes that end it, and none do here
         search = replace(search, n=min(search.n, MAX_CANDIDATES))
     (prompt,) = sampling.prompts
-    behind = generator.models.generator.encode(sampling.lead)
+    behind = generator.models.generator.encode(sampling.lead) if sampling.lead else ()
     room = generator.room(len(prompt) + len(behind), call.request.limit)
     if config:
         room = min(room, config.max_tokens)

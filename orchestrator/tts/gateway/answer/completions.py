@@ -208,7 +208,7 @@ async def _generate(
             "logprobs",
             "unsupported_parameter",
         )
-    behind = generator.models.generator.encode(sampling.lead)
+    behind = generator.models.generator.encode(sampling.lead) if sampling.lead else ()
     limits = [generator.room(len(prompt) + len(behind), request.limit) for prompt in prompts]
     charged = call.exchange.key is not None
     generate_calls = generator.calls(request, sampling, limits, charged=charged)

@@ -7,11 +7,12 @@ another, which takes records of ended requests in batches to where they are kept
 from __future__ import annotations
 
 import logging
-import queue
-import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
+from random import Random
 
 from ..safety.limits import NOTHING, Spending
 from .ledger import Ledger
@@ -24,10 +25,13 @@ logger = logging.getLogger(__name__)
 BATCH_S = 0.025
 """How long a batch is gathered. With the time to write it a process that is killed loses at most
 what ended in its last 100 ms."""
-IDLE_S = 0.1
+IDLE_TURNS = 4
+"""Every so many turns without records the thread looks whether others have changed something."""
 MAX_WAITING = 100_000
 """Most records that wait for a slow disk or collector; more are lost, and counted."""
 
+_IDS = Random()
+"""Seeded by the system once: no id is a secret, and to ask it takes longer than to count one."""
 Sink = Callable[[Sequence[ServedRequest]], None]
 PROBES = frozenset({"/health", "/ready", "/metrics"})
 """Paths that other programs ask every few seconds: counted, and not written down."""
@@ -60,7 +64,10 @@ class Recorder:
     def begin(self, endpoint: str) -> ServedRequest:
         """A request has arrived at an endpoint, named as routed."""
         record = ServedRequest(
-            id=secrets.token_hex(12), endpoint=endpoint, time=time.time(), t0=time.monotonic()
+            id=f"{_IDS.getrandbits(96):024x}",
+            endpoint=endpoint,
+            time=time.time(),
+            t0=time.monotonic(),
         )
         self._open[id(record)] = record
         return record
@@ -103,37 +110,34 @@ class Writer:
         self.lost_records = 0
         self._sink = sink
         self._idle = idle
-        self._waiting: queue.SimpleQueue[ServedRequest | None] = queue.SimpleQueue()
+        self._waiting: deque[ServedRequest] = deque()
+        self._closes = False
         self._thread = threading.Thread(target=self._run, name="request-records", daemon=True)
         self._thread.start()
 
     def add(self, record: ServedRequest) -> None:
         """Have a record written; it must not change any more."""
-        if self._waiting.qsize() < MAX_WAITING:
-            self._waiting.put(record)
+        if len(self._waiting) < MAX_WAITING:
+            self._waiting.append(record)
         else:
             self.lost_records += 1
 
     def close(self) -> None:
         """Write what waits, and end the thread."""
-        self._waiting.put(None)
+        self._closes = True
         self._thread.join()
 
     def _run(self) -> None:
-        closes = False
-        while not closes:
-            try:
-                batch = [self._waiting.get(timeout=IDLE_S)]
-            except queue.Empty:
-                self._idle()
-                continue
-            time.sleep(BATCH_S)  # to be woken by each record would cost more than to write it
-            while batch[-1] is not None and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            closes = batch[-1] is None
-            records = [record for record in batch if record is not None]
+        for turn in count():
+            closes = self._closes  # what waited before that is written now
+            records = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 if records:
                     self._sink(records)
+                elif turn % IDLE_TURNS == 0:
+                    self._idle()
             except Exception:  # the next batch is none the worse for it
                 logger.exception("records of %d requests were not written", len(records))
+            if closes:
+                return
+            time.sleep(BATCH_S)  # to be woken by each record would cost more than to write it

@@ -257,6 +257,7 @@ class TextGenerator:
             call = replace(answer_call, seed=part_seed(call.seed, 1), stop_at_step=False)
         async with aclosing(self._tokens(call, record, key)) as stream:
             async for new in stream:
+                _note_tokens(record, call, new)
                 yield _delta(sample, new)
                 if sample.finish:
                     return
@@ -275,6 +276,7 @@ class TextGenerator:
         inside = writer.request(call) if thinking.apart else inside
         async with aclosing(self._tokens(inside, record, key)) as stream:
             async for new in stream:
+                _note_tokens(record, call, new)
                 reasoning, behind = sample.think(new)
                 if sample.thinks or thinking.apart:
                     yield Delta(sample, "", reasoning=reasoning, finish=sample.finish)
@@ -283,23 +285,10 @@ class TextGenerator:
                 if sample.finish or (thinking.apart and writer.closed):
                     return
 
-    async def _tokens(
+    def _tokens(
         self, call: GenerateCall, record: ServedRequest, key: str
     ) -> AsyncGenerator[NewTokens, None]:
-        on_server = partial(_note_server, record)
-        async with aclosing(routed_stream(self._replicas, call, key, on_server)) as stream:
-            async for new in stream:
-                record.t3 = record.t3 or time.monotonic()
-                size = len(new.ids)
-                if (call.log_probs and len(new.log_probs) != size) or (
-                    call.top_log_probs and len(new.top) != size
-                ):
-                    raise bad_request(
-                        "The generator of this gateway gives no such log-probabilities.",
-                        "logprobs",
-                        "unsupported_parameter",
-                    )
-                yield new
+        return routed_stream(self._replicas, call, key, partial(_note_server, record))
 
     async def _echoed(
         self, call: GenerateCall, sample: SampleText, record: ServedRequest, key: str
@@ -355,6 +344,20 @@ def _render(
 def _note_server(record: ServedRequest, server: str) -> None:
     record.replica = server
     record.t2 = record.t2 or time.monotonic()
+
+
+def _note_tokens(record: ServedRequest, call: GenerateCall, new: NewTokens) -> None:
+    """Note that tokens have come; raises ApiError where they lack log-probabilities."""
+    record.t3 = record.t3 or time.monotonic()
+    size = len(new.ids)
+    if (call.log_probs and len(new.log_probs) != size) or (
+        call.top_log_probs and len(new.top) != size
+    ):
+        raise bad_request(
+            "The generator of this gateway gives no such log-probabilities.",
+            "logprobs",
+            "unsupported_parameter",
+        )
 
 
 def _delta(sample: SampleText, new: NewTokens, reasoning: str = "") -> Delta:
