@@ -9,7 +9,7 @@ from tests.runs.runs import log_of, write_run
 
 from tts.base import paths
 from tts.cli.command import Command
-from tts.cli.runs import ALL
+from tts.cli.options import ALL
 from tts.reports import console
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.names import STRATEGY_NAMES

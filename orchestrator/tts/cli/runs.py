@@ -37,12 +37,12 @@ from tts.runs.records import CompletionRecord
 from tts.runs.rows import Row
 from tts.search import Limit, significant
 from tts.session.functions import names_function, source_of, sources_of
-from tts.session.result import Result, Usage
+from tts.session.result import Usage
 from tts.strategies.names import TEXT_PARAMETERS
 
 from .command import command_line
 from .json_output import print_json
-from .options import given_options
+from .options import ALL, given_options
 from .options.search import STRATEGY, Bench, Solve
 
 
@@ -66,21 +66,6 @@ class SolveDocument:
     usage: Usage
     tree_digest: str
     """Equal for equal trees."""
-
-    @classmethod
-    def of(cls, result: Result, folder: Path) -> SolveDocument:
-        """The document of a result and the run that it came from."""
-        return cls(
-            run=str(folder),
-            question=result.problem.question,
-            answer=result.answer,
-            vote=result.vote,
-            answers=result.answers,
-            limit=result.limit,
-            completions=tuple(map(_rounded, result.completions)),
-            usage=result.usage,
-            tree_digest=result.tree_digest,
-        )
 
 
 def _rounded(completion: CompletionRecord) -> CompletionRecord:
@@ -111,16 +96,14 @@ class BenchDocument(RunsDocument):
     """The folder of the run, or of the comparison."""
 
 
-ALL = "all"
-
-
 def bench(options: Bench) -> None:
     """Run `tts bench`."""
     servers, observer = tuple(options.endpoints or ()), Bars()
+    strategies = options.strategy or []
     if options.resume is not None and options.ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if options.resume is not None and (
-        refused := sorted(_of_new_runs(options.context, options.strategy or []))
+        refused := sorted(_of_new_runs(options.context, strategies))
     ):
         raise typer.BadParameter(
             "a run goes on as it was asked for; leave this out, or start a new run",
@@ -138,14 +121,14 @@ def bench(options: Bench) -> None:
                 repair=options.repair,
                 endpoints=servers,
                 server=options.server,
-                sources=given_sources(options.strategy or [], options.verifier, options.deployment),
+                sources=given_sources(strategies, options.verifier, options.deployment),
             )
     elif options.deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
         parameters, sweep = _given_sweep(options.n, options.parameters)
-        compared = _compared(options.strategy or [])
-        search = (options.strategy or [STRATEGY])[0]
+        compared = _compared(strategies)
+        search = (strategies or [STRATEGY])[0]
         if sweep and search != ALL:
             compared = compared or (search,)
         search = ALL if compared else search
@@ -169,7 +152,7 @@ def bench(options: Bench) -> None:
             shard=str(Shard.parse(options.shard)) if options.shard is not None else None,
             limits=Limits(options.budget_tokens, options.deadline),
             server=options.server,
-            sources=given_sources(options.strategy or [], options.verifier, options.deployment),
+            sources=given_sources(strategies, options.verifier, options.deployment),
             command=command_line(options.context),
         )
         with observer:
@@ -245,7 +228,18 @@ def solve(options: Solve) -> None:
     if options.as_json:
         if doubt:
             say(doubt)
-        print_json(SolveDocument.of(result, folder))
+        document = SolveDocument(
+            run=str(folder),
+            question=result.problem.question,
+            answer=result.answer,
+            vote=result.vote,
+            answers=result.answers,
+            limit=result.limit,
+            completions=tuple(map(_rounded, result.completions)),
+            usage=result.usage,
+            tree_digest=result.tree_digest,
+        )
+        print_json(document)
     else:
         print_answer(result, doubt)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from tts.lab.scoring.calibrate import VerifierMaps, calibrate, calibration_fields
+from tts.lab.scoring.calibrate import calibrate, calibration_fields
 from tts.lab.scoring.findings import findings_of
-from tts.lab.scoring.measurement import Measurement, measure
-from tts.lab.scoring.score_run import Scored, ScoreRequest, ScoringCost, score_chains
+from tts.lab.scoring.measurement import measure
+from tts.lab.scoring.score_run import ScoreRequest, ScoringCost, score_chains
 from tts.lab.scoring.tables import (
     BestRow,
     MeasureRow,
@@ -63,35 +62,6 @@ class ScoreDocument:
     written: bool
     """Whether the calibration was written to the deployment file."""
 
-    @classmethod
-    def of(
-        cls,
-        scored: Scored,
-        measurement: Measurement,
-        findings: list[Finding],
-        maps: VerifierMaps,
-        page: Path | None,
-        *,
-        written: bool,
-    ) -> ScoreDocument:
-        """The document of a scoring."""
-        return cls(
-            folder=str(scored.folder),
-            deployment=scored.deployment.name,
-            verifier=asdict(scored.verifier),
-            chains=measurement.chains,
-            problems=measurement.problems,
-            steps=measurement.scores,
-            notes=scored.notes,
-            cost=scored.cost,
-            findings=findings,
-            measures=list(measure_rows(measurement)) if measurement.main else [],
-            calibration=calibration_fields(measurement, maps),
-            best=list(best_rows(scored.rankings)),
-            page=str(page) if page else None,
-            written=written,
-        )
-
 
 def score(options: Score) -> None:
     """Run `tts score`."""
@@ -138,7 +108,23 @@ def score(options: Score) -> None:
     names = write_tables(scored, measurement)
     is_written = bool(own_file and write_calibration(own_file, scored, measurement, maps))
     if options.as_json:
-        print_json(ScoreDocument.of(scored, measurement, findings, maps, page, written=is_written))
+        document = ScoreDocument(
+            folder=str(scored.folder),
+            deployment=scored.deployment.name,
+            verifier=asdict(scored.verifier),
+            chains=measurement.chains,
+            problems=measurement.problems,
+            steps=measurement.scores,
+            notes=scored.notes,
+            cost=scored.cost,
+            findings=findings,
+            measures=list(measure_rows(measurement)) if measurement.main else [],
+            calibration=calibration_fields(measurement, maps),
+            best=list(best_rows(scored.rankings)),
+            page=str(page) if page else None,
+            written=is_written,
+        )
+        print_json(document)
     else:
         stdout, _ = consoles()
         if scored.rankings:

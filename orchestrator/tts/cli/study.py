@@ -12,7 +12,6 @@ from tts.lab.study.cells import FULL, QUICK
 from tts.lab.study.measure import measure
 from tts.lab.study.study_run import resume_study, run_study
 from tts.lab.tuning.measure import LoadLevel, Proposal, SaturationPoint
-from tts.lab.tuning.tune import Tuned
 from tts.lab.tuning.tune import tune as tune_engines
 from tts.reports.console import consoles
 from tts.reports.progress import Bars
@@ -58,29 +57,6 @@ class TuneDocument:
     written: bool
     """Whether --write has changed the deployment file."""
 
-    @classmethod
-    def of(cls, file: str, tuned: Tuned, *, written: bool) -> TuneDocument:
-        """The document of a result."""
-        proposals = {proposal.role: proposal for proposal in tuned.proposals}
-        return cls(
-            deployment=file,
-            result=str(tuned.file),
-            stopped=tuned.interrupted is not None,
-            threads=tuned.threads,
-            engines=[
-                TunedEngine(
-                    role=engine.role,
-                    unit=engine.unit,
-                    samples=len(engine.samples),
-                    levels=engine.levels,
-                    saturation=engine.saturation,
-                    proposal=proposals.get(engine.role),
-                )
-                for engine in tuned.engines
-            ],
-            written=written,
-        )
-
 
 def tune(options: Tune) -> None:
     """Run `tts tune`."""
@@ -100,7 +76,26 @@ def tune(options: Tune) -> None:
     if options.as_json:
         if changed := bool(options.write and tuned.changes):
             write_values(file, tuned.changes)
-        print_json(TuneDocument.of(str(file), tuned, written=changed))
+        proposals = {proposal.role: proposal for proposal in tuned.proposals}
+        document = TuneDocument(
+            deployment=str(file),
+            result=str(tuned.file),
+            stopped=tuned.interrupted is not None,
+            threads=tuned.threads,
+            engines=[
+                TunedEngine(
+                    role=engine.role,
+                    unit=engine.unit,
+                    samples=len(engine.samples),
+                    levels=engine.levels,
+                    saturation=engine.saturation,
+                    proposal=proposals.get(engine.role),
+                )
+                for engine in tuned.engines
+            ],
+            written=changed,
+        )
+        print_json(document)
         if tuned.interrupted:
             raise tuned.interrupted
         return

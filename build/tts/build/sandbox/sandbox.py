@@ -137,15 +137,16 @@ class Sandbox:
             )
         if bubblewrap and not bubblewrap.limits_processes:
             _warn_once()
-        for path in self._spec.reads if self._isolated else ():
+        for path in self._spec.reads:
             real = path.resolve()
-            if any(real in (each, *each.parents) or each in real.parents for each in _OF_ITS_OWN):
+            if self._isolated and any(
+                real in (each, *each.parents) or each in real.parents for each in _OF_ITS_OWN
+            ):
                 raise ConfigError(
                     f"execution.reads: {path} cannot be read in the sandbox, which has /proc, "
                     "/dev and /tmp of its own.",
                     hint="Name the folders that are needed, such as /etc/ssl.",
                 )
-        for path in self._spec.reads:
             if not path.exists():
                 raise ConfigError(
                     f"execution.reads: {path} is not there.",
