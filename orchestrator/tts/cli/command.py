@@ -126,14 +126,7 @@ def _reword(error: Any) -> None:
 class Command(_Plain, TyperCommand):
     """A command that imports its options when they are looked at, its function when it runs."""
 
-    def __init__(
-        self,
-        name: str,
-        options: str,
-        function: str,
-        line: str,
-        *lines: str,
-    ) -> None:
+    def __init__(self, name: str, options: str, function: str, line: str, *lines: str) -> None:
         """Name `options` and `function` by module:name; `line` begins the help, `lines` end it."""
         epilog = examples(*lines) if lines else None
         super().__init__(name, short_help=line, epilog=epilog, **SETTINGS)
@@ -189,11 +182,7 @@ class CommandGroup(_Plain, TyperGroup):
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        text: str,
-        *commands: Command | CommandGroup,
-        lines: Sequence[str] = (),
+        cls, name: str, text: str, *commands: Command | CommandGroup, lines: Sequence[str] = ()
     ) -> Self:
         """A group with its help; `lines` are examples."""
         return cls(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from typer import BadParameter
 
 from tts.gateway import process
 from tts.gateway.draining import Drain
@@ -70,9 +70,7 @@ def _metrics_at(text: str | None) -> Listen | None:
         return None
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise typer.BadParameter(
-            f"{text!r:.60} is neither PORT nor HOST:PORT", param_hint="--metrics"
-        )
+        raise BadParameter(f"{text!r:.60} is neither PORT nor HOST:PORT", param_hint="--metrics")
     return Listen(host.strip("[]") or Listen.host, int(port))
 
 
@@ -80,7 +78,7 @@ def _filters(names: list[str]) -> tuple[Path | None, list[str]]:
     """The file of rules among what `--filter` names, and the filters of other packages."""
     files = [name for name in names if "/" in name or "." in name]
     if len(files) > 1:
-        raise typer.BadParameter("one file of rules at most", param_hint="--filter")
+        raise BadParameter("one file of rules at most", param_hint="--filter")
     for name in files:
         usable(Path(name))
     return (Path(files[0]) if files else None), [name for name in names if name not in files]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
+from typer import BadParameter
 
 from tts.gateway.database import backup as copy_database
 from tts.gateway.database import database, database_file, read_only
@@ -89,7 +90,7 @@ def change(options: SetKey) -> None:
     if options.grace is not None:
         changes["grace_s"] = _grace_s(options.grace)
     if not changes:
-        raise typer.BadParameter("name what to change, such as --tokens-per-day", param_hint="KEY")
+        raise BadParameter("name what to change, such as --tokens-per-day", param_hint="KEY")
     record = _store().change(options.key, **changes)
     say(f"Key {record.id} ({record.name}) is changed. Running gateways see it within 0.2 s.")
     if options.grace is not None:
@@ -124,9 +125,9 @@ def _models(names: list[str]) -> tuple[str, ...]:
     for name in names:
         strategy = name.partition(":")[2]
         if not name or not name.isprintable():
-            raise typer.BadParameter(f"{name!r:.60} names no model", param_hint="--model")
+            raise BadParameter(f"{name!r:.60} names no model", param_hint="--model")
         if strategy and not any(fnmatchcase(each, strategy) for each in strategy_names()):
-            raise typer.BadParameter(
+            raise BadParameter(
                 f"there is no strategy {strategy!r:.60} (tts list strategies)", param_hint="--model"
             )
     return tuple(names)
@@ -215,7 +216,7 @@ def _end(when: str | None, now: float) -> float | None:
     what = "neither a time such as 30d, 12h or 45m, a day such as 2027-01-31, nor never"
     day = _parsed(when, lambda text: datetime.strptime(text, "%Y-%m-%d"), what, "--expires")
     if (ends := day.replace(tzinfo=UTC).timestamp() + 86_400) <= now:
-        raise typer.BadParameter(f"{when} is over", param_hint="--expires")
+        raise BadParameter(f"{when} is over", param_hint="--expires")
     return ends
 
 
@@ -224,7 +225,7 @@ def _parsed(text: str, parse: Callable[[str], T], what: str, option: str) -> T:
     try:
         return parse(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r:.60} is {what}", param_hint=option) from None
+        raise BadParameter(f"{text!r:.60} is {what}", param_hint=option) from None
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -240,7 +241,7 @@ def _grace_s(text: str) -> float:
     """The seconds of a grace period; raises BadParameter."""
     grace_s = 0.0 if text == "0" else _duration_s(text)
     if grace_s is None:
-        raise typer.BadParameter(
+        raise BadParameter(
             f"{text!r:.40} is neither 0 nor a time such as 7d, 12h or 15m", param_hint="--grace"
         )
     return grace_s
@@ -253,7 +254,7 @@ def _local(unix: float) -> str:
 def requests(options: Requests) -> None:
     """Run `tts gateway requests`."""
     if options.as_json and options.form != "table":
-        raise typer.BadParameter("goes without --format", param_hint="--json")
+        raise BadParameter("goes without --format", param_hint="--json")
     now, is_table = time.time(), options.form == "table" and not options.as_json
     file = options.file or database_file()
     records = read_requests(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import typer
+from typer import BadParameter
 
 from tts.base import paths
 from tts.base.errors import RunError
@@ -65,16 +66,16 @@ def report(options: look.Report) -> None:
     against = _baseline(options.baseline) if options.baseline else None
     if options.keep_up:
         if against:
-            raise typer.BadParameter("goes without --baseline", param_hint="--follow")
+            raise BadParameter("goes without --baseline", param_hint="--follow")
         open_page = _follow(options.runs, open_page)
     folders = [*options.runs, *([against.folder] if against else [])]
     if len(set(map(Path.resolve, folders))) < len(folders):
-        raise typer.BadParameter("a run is named twice", param_hint="RUN...")
+        raise BadParameter("a run is named twice", param_hint="RUN...")
     study: Report | None = None
     comparison = Comparison()
     if len(options.runs) == 1 and is_study(options.runs[0]):
         if against:
-            raise typer.BadParameter("a study has its own", param_hint="--baseline")
+            raise BadParameter("a study has its own", param_hint="--baseline")
         finished = finished_study(options.runs[0])
         study = study_report(finished, measure(finished))
     else:
@@ -128,7 +129,7 @@ def _baseline(text: str) -> Baseline:
 def _follow(runs: list[Path], open_page: bool) -> bool:
     """Keep the page of a run up to date until the run ends; whether it is still to be opened."""
     if len(runs) != 1:
-        raise typer.BadParameter("goes with one run", param_hint="--follow")
+        raise BadParameter("goes with one run", param_hint="--follow")
     last_line = ""
     for page in follow(runs[0]):
         line = f"page: {page}" if isinstance(page, Path) else f"No page yet: {page}"
@@ -165,7 +166,7 @@ def export(options: look.Export) -> None:
     runs, out, completions = options.runs, options.out, options.completions
     kind = out.suffix.lower().removeprefix(".") if out else "jsonl"
     if kind not in get_args(TableKind):
-        raise typer.BadParameter("must end with .parquet, .csv or .jsonl", param_hint="--out")
+        raise BadParameter("must end with .parquet, .csv or .jsonl", param_hint="--out")
     for folder in runs:
         for run, _ in runs_in(folder):
             _spare(run, out, "--out")
@@ -190,7 +191,7 @@ def trace(options: look.Trace) -> None:
     """Run `tts runs trace`."""
     runs = [folder for folder, _ in runs_in(options.run)]
     if options.to and len(runs) > 1:
-        raise typer.BadParameter("the folder holds several runs", param_hint="--to")
+        raise BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
         _spare(folder, options.to, "--to")
         file, counts = write_trace(folder, options.to)
@@ -206,4 +207,4 @@ def _spare(run: Path, to: Path | None, option: str) -> None:
     """Refuse to write over what a run is made of; raises BadParameter."""
     own = {(run / name).resolve() for name in (CONFIG, PROBLEMS, EVENTS, SUMMARY)}
     if to and to.expanduser().resolve() in own:
-        raise typer.BadParameter(f"{to} is a part of the run itself", param_hint=option)
+        raise BadParameter(f"{to} is a part of the run itself", param_hint=option)

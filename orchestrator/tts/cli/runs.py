@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer import BadParameter
 
 from tts.base.errors import did_you_mean
 from tts.base.input_files import Unreadable, is_file, require_path
@@ -101,16 +102,16 @@ def bench(options: Bench) -> None:
     servers, observer = tuple(options.endpoints or ()), Bars()
     strategies = options.strategy or []
     if options.resume is not None and options.ray:
-        raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
+        raise BadParameter("give the options of the run and its --out", param_hint="--ray")
     if options.resume is not None and (
         refused := sorted(_of_new_runs(options.context, strategies))
     ):
-        raise typer.BadParameter(
+        raise BadParameter(
             "a run goes on as it was asked for; leave this out, or start a new run",
             param_hint=", ".join(f"--{name.replace('_', '-')}" for name in refused),
         )
     if options.repair and options.resume is None:
-        raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
+        raise BadParameter("goes with --resume DIR", param_hint="--repair")
     if options.resume is not None:
         carry_on = resume_group if is_group(options.resume) else resume_bench
         with observer:
@@ -124,7 +125,7 @@ def bench(options: Bench) -> None:
                 sources=given_sources(strategies, options.verifier, options.deployment),
             )
     elif options.deployment is None:
-        raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
+        raise BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
         parameters, sweep = _given_sweep(options.n, options.parameters)
         compared = _compared(strategies)
@@ -185,15 +186,13 @@ def solve(options: Solve) -> None:
     is_file = _is_file_of_problems(question)
     alone = not (names or is_file or options.deployment)
     if alone and (suggestion := did_you_mean(question, bundled_deployments())):
-        raise typer.BadParameter(
+        raise BadParameter(
             f"{question} is hardly a question. {suggestion}"
             "The question comes after the deployment.",
             param_hint="QUESTION",
         )
     if len(names) + (options.deployment is not None) > 1:
-        raise typer.BadParameter(
-            "give one deployment and one question, in quotes", param_hint="QUESTION"
-        )
+        raise BadParameter("give one deployment and one question, in quotes", param_hint="QUESTION")
     source = options.deployment or (names[0] if names else default_deployment())
     config = RunConfig(
         deployment_source=source,
@@ -269,16 +268,16 @@ def _is_file_of_problems(text: str) -> bool:
     suffix = Path(text).suffix.lower()
     there = is_file(Path(text).expanduser())
     if text in bundled_deployments() or (there and suffix in (".yaml", ".yml")):
-        raise typer.BadParameter(
+        raise BadParameter(
             f"{text} is a deployment: the question comes after it", param_hint="QUESTION"
         )
     if is_folder(Path(text).expanduser()):
-        raise typer.BadParameter(
+        raise BadParameter(
             f"{text} is a folder: name a file of problems in it, or tts bench --dataset {text}",
             param_hint="QUESTION",
         )
     if not there and suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet") and " " not in text:
-        raise typer.BadParameter(f"there is no file {text}", param_hint="QUESTION")
+        raise BadParameter(f"there is no file {text}", param_hint="QUESTION")
     return there
 
 
@@ -295,7 +294,7 @@ def _compared(strategies: list[str]) -> tuple[str, ...]:
             else None
         )
         if what:
-            raise typer.BadParameter(what, param_hint="--strategy")
+            raise BadParameter(what, param_hint="--strategy")
     return tuple(strategies)
 
 
@@ -326,14 +325,14 @@ def given_parameters(
     for assignment in assignments or []:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
-            raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
+            raise BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
         name = name.strip()
         if name in parameters:
-            raise typer.BadParameter(f"{name} is given more than once", param_hint="--set")
+            raise BadParameter(f"{name} is given more than once", param_hint="--set")
         try:
             parameters[name] = value if name in TEXT_PARAMETERS else parse(value)
         except Unreadable as error:
-            raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
+            raise BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters
 
 
@@ -357,7 +356,7 @@ def _given_sweep(
     for each in [] if n is None else n.split(","):
         if not each.strip().removeprefix("-").isdecimal():
             what = f"{each!r} is not a whole number" if each.strip() else "a number is missing"
-            raise typer.BadParameter(f"{what} in {n!r}; several: 1,4,16", param_hint="--n")
+            raise BadParameter(f"{what} in {n!r}; several: 1,4,16", param_hint="--n")
         numbers.append(int(each))
     whole = None if n is None else numbers[0] if len(numbers) == 1 else _Values(numbers)
     parameters = given_parameters(whole, assignments, _values)
@@ -368,5 +367,5 @@ def _given_sweep(
         for value in values:
             if values.count(value) > 1:
                 hint = "--n" if name == "n" else "--set"
-                raise typer.BadParameter(f"{name}={value} is given twice", param_hint=hint)
+                raise BadParameter(f"{name}={value} is given twice", param_hint=hint)
     return {name: each for name, each in parameters.items() if name not in sweep}, sweep

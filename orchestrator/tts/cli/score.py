@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import typer
+from typer import BadParameter
 
 from tts.lab.scoring.calibrate import calibrate, calibration_fields
 from tts.lab.scoring.findings import findings_of
@@ -66,15 +66,15 @@ class ScoreDocument:
 def score(options: Score) -> None:
     """Run `tts score`."""
     if (options.file is None) == (options.dataset is None):
-        raise typer.BadParameter(
+        raise BadParameter(
             "give a file of chains, the folder of a run, or --dataset to sample them",
             param_hint="FILE",
         )
     of_samples = given_options(options.context) & {"limit", "n", "seed"}
     if of_samples and options.dataset is None:
-        raise typer.BadParameter("goes with --dataset", param_hint=f"--{min(of_samples)}")
+        raise BadParameter("goes with --dataset", param_hint=f"--{min(of_samples)}")
     if options.write and options.verifier is not None:
-        raise typer.BadParameter(
+        raise BadParameter(
             "is for the deployment's own verifier; name the function in the file as "
             "verifier.function",
             param_hint="--write",

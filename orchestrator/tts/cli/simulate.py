@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
+from typer import BadParameter
 
 from tts.base.errors import ConfigError
 from tts.base.user_paths import is_folder, is_there
@@ -68,7 +68,7 @@ def simulate(options: Simulate) -> None:
     replay = options.replay
     if options.placements:
         if options.deployment is None:
-            raise typer.BadParameter("goes with a deployment", param_hint="--placements")
+            raise BadParameter("goes with a deployment", param_hint="--placements")
         given_gpus = options.gpus if "gpus" in given_options(options.context) else None
         spec = open_deployment(options.deployment)
         concurrencies = counts(options.concurrency or "1,8,64")
@@ -77,14 +77,14 @@ def simulate(options: Simulate) -> None:
         )
         return
     if options.concurrency is not None:
-        raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
+        raise BadParameter("goes with --placements", param_hint="--concurrency")
     if options.gpus > 2:
-        raise typer.BadParameter("1 or 2, except with --placements", param_hint="--gpus")
+        raise BadParameter("1 or 2, except with --placements", param_hint="--gpus")
     traces: Path | None = None
     if replay is not None and is_there(replay) and not is_folder(replay):
         traces, replay = replay, None
     if options.sharing and options.gpus > 1 and options.deployment is None:
-        raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
+        raise BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     simulated = SimulationOptions(
         options.gpu,
         options.gpus,
@@ -134,7 +134,7 @@ def counts(text: str) -> list[int]:
     except ValueError:
         counts = []
     if not counts or not 1 <= counts[0] <= counts[-1] <= MAX_CONCURRENCY:
-        raise typer.BadParameter(
+        raise BadParameter(
             f"{text!r:.100}: give whole numbers from 1 to {MAX_CONCURRENCY:,}, as 1,8,64",
             param_hint="--concurrency",
         )

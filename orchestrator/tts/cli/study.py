@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import typer
+from typer import BadParameter
 
 from tts.build.deployment_edit import require_writable, write_values
 from tts.build.spec import Role, deployment_file
@@ -120,12 +120,12 @@ def study(options: Study) -> None:
         if options.resume is not None:
             fixed = given_options(options.context) & {*_FIXED}
             if fixed:
-                raise typer.BadParameter(
+                raise BadParameter(
                     "a resumed study goes on as it began", param_hint=f"--{min(fixed)}"
                 )
             finished = resume_study(options.resume, options.deployment, observer)
         elif options.deployment is None:
-            raise typer.BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
+            raise BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
         else:
             form = QUICK if options.quick else FULL
             finished = run_study(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import typer
+from typer import BadParameter
 
 from tts.base.choices import ServerKind, SpeculationName
 from tts.base.input_files import Unreadable, require_path
@@ -37,7 +38,7 @@ def usable(value: _Paths) -> _Paths:
         try:
             require_path(str(path or ""))
         except Unreadable as error:
-            raise typer.BadParameter(f"{str(path)!r:.100}: {error}") from error
+            raise BadParameter(f"{str(path)!r:.100}: {error}") from error
     return value
 
 
