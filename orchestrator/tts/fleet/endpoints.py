@@ -55,7 +55,8 @@ def verifier_on(models: Models, connection: Connection) -> Verifier:
 
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:
     """Both engines of several servers: a request goes to one, or to another if that fails."""
-    return _RoutedGenerator(replicas), _RoutedVerifier(replicas)
+    routed = _Routed(replicas)
+    return routed, routed
 
 
 async def routed_stream(
@@ -106,16 +107,11 @@ async def routed_reading(
 
 
 @dataclass(frozen=True)
-class _RoutedGenerator:
+class _Routed:
     replicas: Replicas
 
     async def generate(self, call: GenerateCall) -> list[int]:
         return await self.replicas.call(lambda pair: pair.generator.generate(call))
-
-
-@dataclass(frozen=True)
-class _RoutedVerifier:
-    replicas: Replicas
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         return await self.replicas.call(lambda pair: pair.verifier.score(call))
