@@ -1,12 +1,10 @@
 """A process that answers requests within limits of memory and time: both ends.
 
-A worker is a module that calls `serve`, run as a program with MB SECONDS by `WorkerProcess`.
-A request is a line of JSON, `[number, content]`; its answer is one, too,
-`[number, CPU seconds, content]`, without content where the memory did not suffice. Before the first
-request the worker says `[0, 0.0, null]`. It ends at the end of its input, so it cannot outlive its
-parent, and it limits itself to MB of address space and to SECONDS of CPU time per request:
-processor time and not the clock's, so that a busy machine ends no request that an idle one would
-answer.
+A worker is a module that calls `serve`, run as a program with MB SECONDS by `WorkerProcess`. A
+request is a line of JSON, `[number, content]`; its answer is one, too, `[number, CPU seconds,
+content]`, without content where the memory did not suffice. Before the first request the worker
+says `[0, 0.0, null]`. It ends with its input, so it cannot outlive its parent, and limits itself to
+MB of address space and, per request, SECONDS of CPU time: a busy machine ends no more of them.
 
 The function that answers may be a generator: it yields a note of its next step and returns its
 answer. Each such line goes to the parent as `[number, null, text]`, which then knows what the

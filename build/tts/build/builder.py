@@ -70,11 +70,9 @@ def build_engines(
 ) -> list[BuildReport]:
     """Build the engines of a deployment that are missing or stale; one report for each.
 
-    `inputs` are its own if they were opened before. `roles` are those to build, by default all.
-    `verify` None means: compare with transformers if that is installed and the model is small
-    (target openvino only). Every checkpoint, and the machine, is checked before the first engine is
-    built. Raises ConfigError, CheckpointError or BuildError, and then leaves the engine that it was
-    building as it was.
+    `verify` None: compare with transformers if that is installed and the model is small (target
+    openvino). Every checkpoint, and the machine, is checked before the first engine is built.
+    Raises ConfigError, CheckpointError or BuildError, and leaves that engine as it was.
     """
     for role, remote in deployment.remotes().items():
         say(f"{role}: nothing to build, it runs at {', '.join(remote.url)}")
@@ -143,10 +141,8 @@ def require_current(deployment: Deployment, *, anew: bool = False) -> dict[Role,
     """The configs of the compiled engines, if they are up to date and as they were built.
 
     Quick: an untouched checkpoint is recognised by the sizes and times of its files; those of an
-    engine are read once after each boot, with `anew` in any case. Raises
-    BuildError naming each engine that is missing or stale and why, ConfigError when an engine
-    cannot serve the deployment's lengths, CheckpointError when a checkpoint is gone or
-    the verifier's tokenizer cannot make its labels or dialogue.
+    engine are read once after each boot, with `anew` in any case. Raises BuildError for what is
+    missing or stale, ConfigError for too long sequences, CheckpointError for a checkpoint.
     """
     if not deployment.engines():
         return {}

@@ -5,8 +5,7 @@ spelling is marked before it is put into a prompt (`inert`): a noncharacter in f
 character of the spelling, which no template can take for its own mark. A prompt with marks is
 encoded by a second tokenizer, whose control tokens have random names; those that the template wrote
 are given their names, the marked ones lose their marks. So the ids are exactly what the tokenizer
-would give if it could tell the template's control tokens from the text's; a prompt without marks,
-which almost every one is, is encoded as ever.
+would give if it could tell the template's control tokens from the text's.
 """
 
 from __future__ import annotations

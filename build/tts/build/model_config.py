@@ -351,9 +351,8 @@ def shape_of(checkpoint: Path, target: Target | None = None) -> ModelConfig:
     """The shape of a checkpoint that exists, or of the published model of its name.
 
     With a target, what it cannot use is refused: mixtures of experts by openvino, whose exporter
-    has none, and code that a checkpoint brings by TensorRT-LLM, whose quantiser would run it
-    whatever its options. Engines that are started load quantised checkpoints, too. Raises
-    CheckpointError, also if the checkpoint is neither there nor known.
+    has none, and a checkpoint's own code by TensorRT-LLM, whose quantiser would run it. Engines
+    that are started load quantised checkpoints, too. Raises CheckpointError.
     """
     file, data = checkpoint / "config.json", config_of(checkpoint)
     if target in STARTED:

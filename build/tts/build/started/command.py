@@ -40,9 +40,8 @@ def command_of(
     """What starts the engine of a role so that it listens on `host` and `port`.
 
     `argv[0]` is the engine's program, also within its image. `api_key` is in the environment, never
-    among the arguments; engines that take none there are started without. `budget` is the role's of
-    `budgets`, which is asked otherwise. Raises ConfigError for a model that does not fit, and for
-    what the engine cannot do, CheckpointError for a model that cannot be planned.
+    among the arguments; engines that take none there are started without. Raises ConfigError for
+    what does not fit or the engine cannot do, CheckpointError for a model that cannot be planned.
     """
     spec = deployment.started()[role]
     if spec.container:

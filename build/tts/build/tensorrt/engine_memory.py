@@ -9,17 +9,15 @@ Exact and estimated parts:
   the first pipeline stage where the conversion splits it (`splits_embedding`), else whole on each.
 - *KV cache*: exact. 2 x layers x max(1, kv_heads / tp) x head_size x bytes of one value per token.
 - *activations*: estimated. TensorRT fixes them at build time for max_num_tokens tokens and reuses
-  one layer's memory for the next (docs/source/reference/memory.md), so they are taken as the
-  tensors of one layer (`_width` values per token), plus the 16-bit logits of max_batch_size tokens
-  before they become float32. This is an upper bound of the sizes in public logs (the tests hold
-  them).
+  one layer's memory for the next (docs/source/reference/memory.md), so they are the tensors of one
+  layer (`_width` values per token), plus the 16-bit logits of max_batch_size tokens before they
+  become float32: an upper bound of the sizes in public logs (the tests hold them).
 - *logits*: estimated from two logs ("GPU memory for decoder" and "... for runtime buffers"), which
   are 5.7 and 1.4 float32 matrices [max_batch_size, vocabulary]; taken as 6 and 1.5. An engine built
   with gather_generation_logits keeps 8 more (kCACHE_LENGTH in TensorRT-LLM's runtimeBuffers.h).
 - *workspaces*: a constant per rank. In the log of memory.md, 0.77 GiB of the GPU are in use beside
   what the lines account for: CUDA context, cuBLAS and the attention's workspace of one process.
-- *transfer*: buffers that move KV blocks to other servers. Not used here, but allocated at every
-  start: see `TRANSFER_VARIABLE`.
+- *transfer*: buffers that move KV blocks to other servers, allocated unused (TRANSFER_VARIABLE).
 """
 
 from __future__ import annotations

@@ -9,13 +9,10 @@ FastTTS, https://arxiv.org/abs/2509.00195, which has no prefix reuse):
     waves = ceil(N / B), batch = N / waves          T: step_time.py
 
 The verifier's B is searched linearly; the generator's B follows from the memory that is left. Ties
-go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every
-step, so a pool that holds B of N beams finds B / N of their prefixes and computes only the rest;
-the question's whole blocks are held once per problem, not once per beam. Without reuse everything
-is computed again.
-
-Memory left when both pools hold all N beams is shared in proportion to them, as far as more could
-hold anything (`Side.useful`).
+go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every step,
+so a pool that holds B of N beams computes but (N - B) / N of their prefixes again; the question's
+whole blocks are held once per problem. Memory left when both pools hold all N beams is shared in
+proportion to them, as far as more could hold anything (`Side.useful`).
 """
 
 from __future__ import annotations

@@ -165,10 +165,7 @@ def plan_memory(
 
     One engine in both roles has one pool, as large as both roles' parts together. `rank_memory`
     knows what the ranks of an engine take; unset: TensorRT-LLM's. `stated` are the tokens of pools
-    that are not to be planned.
-
-    Raises ConfigError naming the field, its value and what to do: another target, a precision that
-    the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.
+    that are not to be planned. Raises ConfigError naming the field, its value and what to do.
     """
     if deployment.tensorrt is None:
         raise ConfigError(

@@ -1,29 +1,24 @@
 """Verifiers that were never trained to be one: a language model, asked or read for likelihoods.
 
 **Prompted**: an instruct model is asked whether a step is right. The prompt is the deployment's,
-with few-shot text of its own, and goes through the checkpoint's chat template as one user turn. Its
-places come in the order {question}, {steps}, {step}:
+with few-shot text of its own, and goes through the checkpoint's chat template as one user turn:
 
     few-shot text, question | first step | second step | ... | last step | is it right? | answer
 
 The text between {steps} and {step} is put between any two steps. So everything up to the last step
-extends what the path above it was asked with, and the engine's KV cache serves it; only the text
-behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded piece by
-piece, at each bar. The score is read from the labels' logits, as with a verifier that was trained
-on labels. Where the text behind {step} asks about several criteria, one after the other, there is
-one request for each, which all share the path.
+extends what the path above it was asked with, and the engine's KV cache serves it; to keep that
+exact the text is encoded piece by piece, cut at each bar. The score is read from the labels'
+logits. Several criteria behind {step} are a request each, which share the path.
 
 **Likelihood**: the score is exp(m), m the mean of the natural log-probabilities that the model
-gives to the step's tokens after the question and all earlier steps: the geometric mean of their
-probabilities. It is in (0, 1] and grows with m. (The sum would favour short steps, and its
-exponential is 0 in fp32 from about 100 nats on.) This is the likelihood-guided selection of arXiv
-2606.01682, without its chunks of one fixed length. Its authors find that likelihoods of steps of
-different lengths mislead, also as means: docs/reference/verifiers.md.
+gives to the step's tokens: the geometric mean of their probabilities, in (0, 1]. (The sum would
+favour short steps, and its exponential is 0 in fp32 from about 100 nats on.) This is the selection
+of arXiv 2606.01682 without its chunks of one length; its limits are in docs/reference/verifiers.md.
 
 Its path is the running chat: the question's turn, then the steps as the assistant's text with an
-empty line between two. That line is part of the context and not of the score. Its tokens may depend
-on what follows (SmolLM2's are one before a digit and two before a letter), so they come with the
-step behind it; only what one token holds together with the end of a step comes with that.
+empty line between two, which is context and not scored. Its tokens may depend on what follows
+(SmolLM2's are one before a digit and two before a letter), so they come with the step behind it;
+only what one token holds together with the end of a step comes with that.
 
 Which tokens make up a step is written into the ids, so that the verifier needs nothing else and a
 longer path extends a shorter one exactly: an id is TOKEN + vocabulary size x MARK. The mark is 1
