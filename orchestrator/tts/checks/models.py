@@ -17,7 +17,7 @@ from tts.base.input_files import is_file
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.checkpoint_files import how_to_get, refuse_gguf
-from tts.build.inputs import EngineInputs, Inputs
+from tts.build.inputs import Inputs
 from tts.build.model_config import known_model
 from tts.build.sandbox import Sandbox
 from tts.build.spec import FORMATS, TextVerifier, VerifierCommand, VerifierFunction, VerifierRole
@@ -207,7 +207,9 @@ def labels(inputs: Inputs) -> Iterator[Finding]:
     spec = inputs.deployment.verifier
     if isinstance(spec, TextVerifier):
         return
-    if _are_tokens(inputs.roles["verifier"], spec):  # else the check of the tokenizers reports them
+    with suppress(CheckpointError):  # the check of the tokenizers reports labels that are no tokens
+        if tokenizer := tokenizer_of(inputs.roles["verifier"]):
+            label_ids(tokenizer, spec.labels)
         yield from _labels(spec)
     yield from _step_tag(spec)
     trained = trained_format(spec.tokenizer_folder)
@@ -242,16 +244,6 @@ def _labels(spec: VerifierRole) -> Iterator[Finding]:
             "Leave verifier.labels out, or describe the dialogue with verifier.format custom.",
             "warning",
         )
-
-
-def _are_tokens(inputs: EngineInputs, spec: VerifierRole) -> bool:
-    """Whether both labels are tokens of the verifier, as far as that is known."""
-    if tokenizer := tokenizer_of(inputs):
-        try:
-            label_ids(tokenizer, spec.labels)
-        except CheckpointError:
-            return False
-    return True
 
 
 def _step_tag(spec: VerifierRole) -> Iterator[Finding]:

@@ -72,7 +72,12 @@ def list_names(options: List) -> None:
     if options.as_json:
         print_json(rows)
         return
-    _print(rows)
+    listing = table(*asdict(rows[0]))
+    for column in listing.columns[1:]:
+        column.no_wrap = False  # sentences, or many parameters
+    for row in rows:
+        listing.add_row(*(escape(_shown(value)) for value in asdict(row).values()))
+    consoles()[0].print(listing)
 
 
 def _deployments() -> list[ListedDeployment]:
@@ -146,16 +151,6 @@ def _datasets() -> list[ListedDataset]:
             about="A JSONL, CSV or Parquet file with a problem and an answer in each row.",
         ),
     ]
-
-
-def _print(listed: Sequence[Listed]) -> None:
-    rows = [asdict(each) for each in listed]
-    listing = table(*rows[0])
-    for column in listing.columns[1:]:
-        column.no_wrap = False  # sentences, or many parameters
-    for row in rows:
-        listing.add_row(*(escape(_shown(value)) for value in row.values()))
-    consoles()[0].print(listing)
 
 
 def _shown(value: Any) -> str:

@@ -255,24 +255,19 @@ def _started(
 
 def _with(deployment: Deployment, precision: Precision, batch: int | None) -> Deployment:
     """The deployment in another precision, with at most this many requests and pools for them."""
-    return deployment.model_copy(
-        update={
-            role: _smaller(spec, precision, batch) for role, spec in deployment.engines().items()
-        }
-    )
-
-
-def _smaller(spec: EngineSpec, precision: Precision, batch: int | None) -> EngineSpec:
-    update: dict[str, object] = {"precision": precision}
-    if batch is not None and batch < spec.max_batch_size:
-        tokens = pool(batch, spec.max_seq_len, spec.kv_cache.block_size)
-        update["max_batch_size"] = batch
-        update["kv_cache"] = spec.kv_cache.model_copy(update={"tokens": tokens})
-        if spec.writes:
-            update["in_flight_requests"] = batch
-        if isinstance(spec, VerifierSpec) and spec.in_flight_tokens:
-            update["in_flight_tokens"] = min(spec.in_flight_tokens, batch * spec.max_seq_len)
-    return spec.model_copy(update=update)
+    engines: dict[str, EngineSpec] = {}
+    for role, spec in deployment.engines().items():
+        update: dict[str, object] = {"precision": precision}
+        if batch is not None and batch < spec.max_batch_size:
+            tokens = pool(batch, spec.max_seq_len, spec.kv_cache.block_size)
+            update["max_batch_size"] = batch
+            update["kv_cache"] = spec.with_pool(tokens).kv_cache
+            if spec.writes:
+                update["in_flight_requests"] = batch
+            if isinstance(spec, VerifierSpec) and spec.in_flight_tokens:
+                update["in_flight_tokens"] = min(spec.in_flight_tokens, batch * spec.max_seq_len)
+        engines[role] = spec.model_copy(update=update)
+    return deployment.model_copy(update=engines)
 
 
 def pool(batch: int, length: int, block: int = 32) -> int:

@@ -13,7 +13,7 @@ from tts.base.errors import BuildError
 from tts.base.extras import how_to_install
 
 from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
-from ..checkpoint import Checkpoint, FileStamp
+from ..checkpoint import FileStamp
 from ..inputs import EngineInputs
 from ..manifest import CONFIG_FILE, BuildSettings, EngineConfig, read_engine_config, write_record
 from ..spec import VerifierSpec
@@ -29,18 +29,17 @@ VERIFY_BY_DEFAULT_BELOW = 200_000_000
 def settings_for(inputs: EngineInputs) -> BuildSettings:
     """The settings that the engine would be built with now."""
     spec = inputs.spec
-    stated: BuildSettings = {}
-    if isinstance(spec, VerifierSpec) and spec.head:
-        stated = {"head": spec.head}
-    return {
+    settings: BuildSettings = {
         "target": inputs.deployment.target,
         "role": inputs.role,
         "precision": spec.precision,
         "labels": _labels(inputs),
         "exporter_version": EXPORTER_VERSIONS[spec.precision],
         "openvino_version": openvino_version(),
-        **stated,
     }
+    if isinstance(spec, VerifierSpec) and spec.head:
+        settings["head"] = spec.head
+    return settings
 
 
 def _labels(inputs: EngineInputs) -> JsonValue:
@@ -96,7 +95,14 @@ def make_engine(
     """Export the checkpoint to `folder`, and compare it with transformers."""
     checkpoint = plan.inputs.checkpoint
     precision, score = plan.config.precision, score_columns(plan.inputs)
-    _require_space(plan, checkpoint)
+    needed = checkpoint.num_parameters * STORED_BYTES[precision]
+    free = shutil.disk_usage(plan.folder.parent).free
+    if free < needed:
+        raise BuildError(
+            f"The {plan.role} engine needs about {needed / 1e6:,.1f} MB in {plan.folder.parent}, "
+            f"which has {free / 1e6:,.1f} MB free.",
+            hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
+        )
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
     save_model(Transformer(checkpoint, precision, score).model(), folder)
     write_record(folder, CONFIG_FILE, plan.config)
@@ -127,14 +133,3 @@ def _why_not_verified(plan: BuildPlan, verify: bool | None) -> str | None:
     if parameters >= VERIFY_BY_DEFAULT_BELOW:
         return f"a model of {parameters / 1e6:.0f}M parameters is verified only when asked"
     return None
-
-
-def _require_space(plan: BuildPlan, checkpoint: Checkpoint) -> None:
-    needed = checkpoint.num_parameters * STORED_BYTES[plan.config.precision]
-    free = shutil.disk_usage(plan.folder.parent).free
-    if free < needed:
-        raise BuildError(
-            f"The {plan.role} engine needs about {needed / 1e6:,.1f} MB in {plan.folder.parent}, "
-            f"which has {free / 1e6:,.1f} MB free.",
-            hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
-        )

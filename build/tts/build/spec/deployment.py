@@ -49,24 +49,16 @@ def _check_engine(target: Target, role: Role, engine: EngineSpec) -> None:
         raise ValueError(
             f"{role}.precision is {engine.precision!r}; target {target} allows {', '.join(allowed)}"
         )
-    if target == "openvino":
-        _check_openvino(role, engine)
-    else:
-        _check_tensorrt(role, engine)
-
-
-def _check_tensorrt(role: Role, engine: EngineSpec) -> None:
-    if engine.threads is not None:
-        raise ValueError(f"{role}.threads applies to target openvino only; remove it")
-    if engine.tensorrt and engine.tensorrt.kv_precision == "fp8" and engine.precision != "fp8":
-        raise ValueError(
-            f"{role}.tensorrt.kv_precision is 'fp8' with precision {engine.precision!r}; "
-            "TensorRT-LLM then turns paged context attention off, and with it KV reuse: "
-            "use precision fp8, or leave kv_precision at auto"
-        )
-
-
-def _check_openvino(role: Role, engine: EngineSpec) -> None:
+    if target != "openvino":
+        if engine.threads is not None:
+            raise ValueError(f"{role}.threads applies to target openvino only; remove it")
+        if engine.tensorrt and engine.tensorrt.kv_precision == "fp8" and engine.precision != "fp8":
+            raise ValueError(
+                f"{role}.tensorrt.kv_precision is 'fp8' with precision {engine.precision!r}; "
+                "TensorRT-LLM then turns paged context attention off, and with it KV reuse: "
+                "use precision fp8, or leave kv_precision at auto"
+            )
+        return
     if engine.tensorrt is not None:
         raise ValueError(f"{role}.tensorrt is for target tensorrt; remove it")
     if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
