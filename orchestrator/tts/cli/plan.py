@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from tts.build.deployment_edit import write_values
 from tts.build.openvino.memory import HostMemoryPlan, plan_host_memory
 from tts.build.resolve import resolve_models
 from tts.build.spec import Deployment, Role, deployment_file, load_deployment
-from tts.build.started.command import Command, command_of
+from tts.build.started.command import command_of
 from tts.build.started.memory import budgets, is_known, plan_started
 from tts.build.tensorrt.memory_plan import MemoryPlan, plan_memory
 from tts.reports.console import consoles, say
@@ -153,15 +153,15 @@ class PlanDocument:
     deployment: str
     target: str | None
     """null where no engine is compiled or started here."""
-    gpu_memory: GpuMemory | None
+    gpu_memory: GpuMemory | None = None
     """Memory of compiled or started engines on GPUs."""
-    host_memory: HostMemory | None
+    host_memory: HostMemory | None = None
     """On target openvino only."""
     remotes: dict[Role, list[str]]
     """Engines that run elsewhere, by URL: their memory is not planned."""
-    commands: dict[Role, StartedCommand]
+    commands: dict[Role, StartedCommand] = field(default_factory=dict)
     """The command lines of engines that are started."""
-    written: str | None
+    written: str | None = None
     """The deployment file, if --write has changed it."""
 
 
@@ -238,29 +238,6 @@ def host_memory(plan: HostMemoryPlan, limit: MemoryLimit | None) -> HostMemory:
     )
 
 
-def plan_document(
-    deployment: Deployment,
-    *,
-    on_gpus: GpuMemory | None = None,
-    on_host: HostMemory | None = None,
-    commands: Mapping[Role, Command] | None = None,
-    written: str | None = None,
-) -> PlanDocument:
-    """The document of a deployment with this memory."""
-    return PlanDocument(
-        deployment=deployment.name,
-        target=deployment.target if deployment.engines() or deployment.started() else None,
-        gpu_memory=on_gpus,
-        host_memory=on_host,
-        remotes={role: list(remote.url) for role, remote in deployment.remotes().items()},
-        commands={
-            role: StartedCommand(argv=list(each.argv), env=dict(each.env))
-            for role, each in (commands or {}).items()
-        },
-        written=written,
-    )
-
-
 def plan(options: Plan) -> None:
     """Run `tts plan`."""
     out, _ = consoles()
@@ -269,42 +246,45 @@ def plan(options: Plan) -> None:
         spec = resolve_models(spec)
     for role, remote in spec.remotes().items():
         say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
+    document = PlanDocument(
+        deployment=spec.name,
+        target=spec.target if spec.engines() or spec.started() else None,
+        remotes={role: list(remote.url) for role, remote in spec.remotes().items()},
+    )
     if spec.started():
-        _plan_started(out, spec, write=options.write, as_json=options.as_json)
-        if options.as_json or spec.target != "openvino":
-            return
-    if not spec.engines():
-        if options.as_json:
-            print_json(plan_document(spec))
-        return
-    if spec.target == "openvino":
-        _plan_host(out, spec, write=options.write, as_json=options.as_json)
-        return
-    planned = plan_memory(spec)
-    pools = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
+        document = _plan_started(out, spec, document, options)
+    if spec.engines() and not (spec.started() and options.as_json):
+        plan_compiled = _plan_host if spec.target == "openvino" else _plan_gpus
+        document = plan_compiled(out, spec, document, options)
+    if options.as_json:
+        print_json(document)
+
+
+def _plan_gpus(
+    out: Console, deployment: Deployment, document: PlanDocument, options: Plan
+) -> PlanDocument:
+    planned = plan_memory(deployment)
+    pools = {role: engine.kv_cache.tokens for role, engine in deployment.engines().items()}
     planned_pools = {role: engine.tokens for role, engine in planned.engines.items()}
     if not options.as_json:
         print_memory_plan(out, planned)
         print_headroom(out, planned)
         print_pools(out, planned, pools, planned_pools)
-    file = deployment_file(options.deployment) if options.write and pools != planned_pools else None
-    if file:
-        write_values(
-            file, {(role, "kv_cache", "tokens"): tokens for role, tokens in planned_pools.items()}
-        )
-    if options.as_json:
-        changed = str(file) if file else None
-        print_json(plan_document(spec, on_gpus=gpu_memory(planned, pools), written=changed))
-    elif file:
-        out.print(f"Written to {file}", markup=False, soft_wrap=True)
-    elif pools != planned_pools:
-        out.print(
-            f"`tts plan {options.deployment} --write` writes them.", markup=False, soft_wrap=True
-        )
+    written = None
+    if pools != planned_pools and options.write:
+        file = deployment_file(options.deployment)
+        write_values(file, {(role, "kv_cache", "tokens"): n for role, n in planned_pools.items()})
+        written = str(file)
+    if pools != planned_pools and not options.as_json:
+        hint = f"`tts plan {options.deployment} --write` writes them."
+        out.print(f"Written to {written}" if written else hint, markup=False, soft_wrap=True)
+    return replace(document, gpu_memory=gpu_memory(planned, pools), written=written)
 
 
-def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    if write:
+def _plan_started(
+    out: Console, deployment: Deployment, document: PlanDocument, options: Plan
+) -> PlanDocument:
+    if options.write:
         raise ConfigError(
             f"Deployment {deployment.name!r}: its engines are started, with the memory that is "
             "planned at each start.",
@@ -324,10 +304,16 @@ def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json:
         )
         for place, (role, spec) in enumerate(deployment.started().items())
     }
-    if as_json:
-        memory = gpu_memory(planned, {}) if planned else None
-        print_json(plan_document(deployment, on_gpus=memory, commands=lines))
-        return
+    document = replace(
+        document,
+        gpu_memory=gpu_memory(planned, {}) if planned else None,
+        commands={
+            role: StartedCommand(argv=list(line.argv), env=dict(line.env))
+            for role, line in lines.items()
+        },
+    )
+    if options.as_json:
+        return document
     if planned:
         print_memory_plan(out, planned)
     else:
@@ -335,17 +321,19 @@ def _plan_started(out: Console, deployment: Deployment, *, write: bool, as_json:
     out.print("\nThe command lines, as `tts serve` starts them on free ports and with a key:")
     for role, line in lines.items():
         out.print(f"\n# {role}\n{line}", markup=False, highlight=False, soft_wrap=True)
+    return document
 
 
-def _plan_host(out: Console, deployment: Deployment, *, write: bool, as_json: bool) -> None:
-    if write:
+def _plan_host(
+    out: Console, deployment: Deployment, document: PlanDocument, options: Plan
+) -> PlanDocument:
+    if options.write:
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is 'openvino', for which KV pools are not "
             "planned, only added up.",
             hint="Set kv_cache.tokens in the file; `tts plan` without --write says what they take.",
         )
     plan, limit = plan_host_memory(deployment), memory_limit()
-    if as_json:
-        print_json(plan_document(deployment, on_host=host_memory(plan, limit)))
-        return
-    print_host_memory(out, plan, limit)
+    if not options.as_json:
+        print_host_memory(out, plan, limit)
+    return replace(document, host_memory=host_memory(plan, limit))
