@@ -52,11 +52,13 @@ def completed(kind: str) -> Callable[[str], list[str]]:
     return complete
 
 
-_DEPLOYMENT: Any = typer.Argument(
-    metavar="DEPLOYMENT",
-    help="A deployment file or a bundled name.",
-    autocompletion=completed("deployments"),
-)
+def deployment_argument(text: str, metavar: str = "DEPLOYMENT", **settings: Any) -> Any:
+    """An argument that names a deployment, or several, with its help."""
+    complete = completed("deployments")
+    return typer.Argument(metavar=metavar, help=text, autocompletion=complete, **settings)
+
+
+_DEPLOYMENT: Any = deployment_argument("A deployment file or a bundled name.")
 DeploymentArgument = Annotated[str, _DEPLOYMENT]
 OptionalDeployment = Annotated[str | None, _DEPLOYMENT]
 
@@ -110,9 +112,14 @@ NOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is sampled.")]
 
 
+def path_option(text: str, *names: str, metavar: str | None = None, **settings: Any) -> Any:
+    """An option that names a file or a folder, with its help."""
+    return typer.Option(*names, callback=usable, metavar=metavar, help=text, **settings)
+
+
 def out_option(text: str) -> Any:
     """The option that names the folder of a result, with its help."""
-    return typer.Option("--out", callback=usable, help=text, show_default="a new one under runs/")
+    return path_option(text, "--out", show_default="a new one under runs/")
 
 
 OutOption = Annotated[Path | None, out_option("Run folder.")]
@@ -120,13 +127,8 @@ OutOption = Annotated[Path | None, out_option("Run folder.")]
 
 def run_option(text: str, metavar: str = "RUN", *, show_default: bool | str = True) -> Any:
     """An option that names a recorded run or a folder of them, with its help."""
-    return typer.Option(
-        callback=usable,
-        metavar=metavar,
-        autocompletion=completed("runs"),
-        help=text,
-        show_default=show_default,
-    )
+    complete = completed("runs")
+    return path_option(text, metavar=metavar, autocompletion=complete, show_default=show_default)
 
 
 ParametersOption = Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from tts.base.choices import Target
 
-from . import DeploymentArgument, JsonOption, usable
+from . import DeploymentArgument, JsonOption, path_option, usable
 
 _MODEL = (
     "a checkpoint folder, a GGUF file, OWNER/NAME on the Hugging Face hub, the URL of a running "
@@ -116,10 +116,8 @@ class Lint:
     )
     manifests: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            metavar="DIR",
-            help="Also check manifests that `tts render` wrote there (target tensorrt).",
+        path_option(
+            "Also check manifests that `tts render` wrote there (target tensorrt).", metavar="DIR"
         ),
     ] = None
     as_json: JsonOption = False
@@ -150,11 +148,10 @@ class Render:
     deployment: DeploymentArgument
     manifests: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            metavar="DIR",
-            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs). "
+        path_option(
+            "Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs). "
             "Started engines have nothing else.",
+            metavar="DIR",
         ),
     ] = None
 

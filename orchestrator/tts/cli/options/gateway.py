@@ -11,7 +11,7 @@ import typer
 
 from tts.fleet.routing import PolicyName
 
-from . import JsonOption, ServerOption, VerifierOption, completed, usable
+from . import JsonOption, ServerOption, VerifierOption, deployment_argument, path_option
 
 
 class By(StrEnum):
@@ -28,10 +28,9 @@ class Gateway:
 
     deployment: Annotated[
         list[str],
-        typer.Argument(
-            metavar="DEPLOYMENT...",
-            help="Deployment files or bundled names; the model's name chooses among several.",
-            autocompletion=completed("deployments"),
+        deployment_argument(
+            "Deployment files or bundled names; the model's name chooses among several.",
+            "DEPLOYMENT...",
         ),
     ]
     host: Annotated[
@@ -60,10 +59,9 @@ class Gateway:
     server: ServerOption = None
     endpoints_file: Annotated[
         Path | None,
-        typer.Option(
+        path_option(
+            "File with a server per line; changes take effect while the gateway runs.",
             metavar="FILE",
-            callback=usable,
-            help="File with a server per line; changes take effect while the gateway runs.",
         ),
     ] = None
     routing: Annotated[
@@ -74,14 +72,9 @@ class Gateway:
         ),
     ] = "prefix-affinity"
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-certificate", callback=usable, help="Certificate (PEM), to serve HTTPS."
-        ),
+        Path | None, path_option("Certificate (PEM), to serve HTTPS.", "--tls-certificate")
     ] = None
-    key: Annotated[
-        Path | None, typer.Option("--tls-key", callback=usable, help="Its private key (PEM).")
-    ] = None
+    key: Annotated[Path | None, path_option("Its private key (PEM).", "--tls-key")] = None
     deadline: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Longest time for a search.")
     ] = 600.0
@@ -139,20 +132,13 @@ class Requests:
     """Show or export the requests of gateways, also while they run."""
 
     deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            autocompletion=completed("deployments"),
-            help="The name of the deployment.",
-            show_default="all",
-        ),
+        str | None, deployment_argument("The name of the deployment.", show_default="all")
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
+        path_option(
+            "Another database, such as a backup.",
             metavar="FILE",
-            help="Another database, such as a backup.",
             show_default="gateway/gateway.db in TTS_HOME",
         ),
     ] = None
@@ -210,11 +196,10 @@ def _limit(what: str) -> Any:
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")]
 KeyFileOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        callback=usable,
-        help="Take the key from this file, as a secret store mounts it, and print none: 32 or more "
+    path_option(
+        "Take the key from this file, as a secret store mounts it, and print none: 32 or more "
         "printable ASCII characters without spaces.",
+        metavar="FILE",
     ),
 ]
 

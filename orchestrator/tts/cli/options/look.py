@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from . import JsonOption, completed, usable
+from . import JsonOption, completed, deployment_argument, path_option, usable
 
 Kind = Literal["deployments", "strategies", "datasets"]
 
@@ -92,7 +92,7 @@ class Merge:
     """Merge the shards of a run into one folder: trees, answers and digest of the whole run."""
 
     shards: Annotated[list[Path], _run("Folders of all N finished runs of tts bench --shard i/N.")]
-    out: Annotated[Path, typer.Option(callback=usable, help="The folder of the whole run.")]
+    out: Annotated[Path, path_option("The folder of the whole run.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +107,9 @@ class Export:
     ]
     out: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
+        path_option(
+            "The file to write: .parquet (extra `parquet`), .csv or .jsonl.",
             metavar="FILE",
-            help="The file to write: .parquet (extra `parquet`), .csv or .jsonl.",
             show_default="stdout, as JSONL",
         ),
     ] = None
@@ -126,11 +125,8 @@ class Trace:
     run: Annotated[Path, _run("Folder of a run, finished or not, or of a comparison.")]
     to: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
-            metavar="FILE",
-            help="Where to write it.",
-            show_default="trace.json in the run's folder",
+        path_option(
+            "Where to write it.", metavar="FILE", show_default="trace.json in the run's folder"
         ),
     ] = None
 
@@ -148,11 +144,6 @@ class Doctor:
     """Say what this machine can run, what is missing, and the command to type next."""
 
     deployment: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            autocompletion=completed("deployments"),
-            help="Also look at this deployment, a file or a bundled name.",
-        ),
+        str | None, deployment_argument("Also look at this deployment, a file or a bundled name.")
     ] = None
     as_json: JsonOption = False

@@ -21,9 +21,10 @@ from . import (
     ServerOption,
     SpeculationOption,
     completed,
+    deployment_argument,
     out_option,
+    path_option,
     run_option,
-    usable,
 )
 
 _NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
@@ -98,11 +99,8 @@ class Simulate:
     context: typer.Context
     deployment: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            autocompletion=completed("deployments"),
-            help="A deployment file or a bundled name.",
-            show_default="Llama-3.2-1B with an 8B verifier",
+        deployment_argument(
+            "A deployment file or a bundled name.", show_default="Llama-3.2-1B with an 8B verifier"
         ),
     ] = None
     gpu: Annotated[Gpu, typer.Option(help="The kind of GPU.")] = "h100"
@@ -169,10 +167,9 @@ class Simulate:
     ] = None
     tuned: Annotated[
         Path | None,
-        typer.Option(
-            callback=usable,
+        path_option(
+            "A result of tts tune, to which step times are fitted.",
             metavar="FILE",
-            help="A result of tts tune, to which step times are fitted.",
             show_default="a roofline of the GPU",
         ),
     ] = None
