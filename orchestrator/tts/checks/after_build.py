@@ -31,7 +31,7 @@ from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.model_configs import grammar_tokenizer_file, model_configs
 
 from . import BEFORE_BUILD, Check, searches
-from .findings import no_file, no_folder, not_checked
+from .findings import doubtful, no_file, no_folder, not_checked
 
 
 def rendering(inputs: Inputs) -> Iterator[Finding]:
@@ -202,12 +202,11 @@ def calibration(inputs: Inputs) -> Iterator[Finding]:
         for name, now in asdict(verifier_identity(deployment)).items():
             before = measured.verifier.get(name, now)
             if before != now:
-                yield Finding(
+                yield doubtful(
                     f"was measured on {measured.date} with another {name}, {before}; it is {now}",
                     _CALIBRATION,
                     "its probabilities are those of other scores",
                     again,
-                    "warning",
                 )
 
 
@@ -221,22 +220,20 @@ def host(inputs: Inputs) -> Iterator[Finding]:
     if not inputs.deployment.engines():
         return  # nothing is started
     if problem := _unusable(spec.host):
-        yield Finding(
+        yield doubtful(  # the server may be meant for another machine
             f"is {spec.host!r}, {problem}",
             _HOST,
             "a server that is started here cannot listen there",
             _LOOPBACK,
-            "warning",  # the server may be meant for another machine
         )
     elif not is_loopback(spec.host):
-        yield Finding(
+        yield doubtful(
             f"is {spec.host!r}, which opens the server to every machine that reaches this one",
             _HOST,
             "nobody is asked for a password: whoever connects can use the models and end the "
             "server (docs/explanation/security.md)",
             f"{_LOOPBACK} Others reach it through a tunnel (ssh -L), or in a network that you "
             "trust.",
-            "warning",
         )
 
 

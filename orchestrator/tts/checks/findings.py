@@ -21,6 +21,11 @@ def refused(
     return Finding(what, where, why, error.hint or fix or "Change it in the deployment file.")
 
 
+def doubtful(what: str, where: str, why: str, fix: str) -> Finding:
+    """The warning about something that may be meant."""
+    return Finding(what, where, why, fix, "warning")
+
+
 def not_checked(what: str, where: str, why: str, fix: str) -> Finding:
     """The note for something that cannot be checked here."""
     return Finding(f"not checked: {what}", where, why, fix, "note")

@@ -25,7 +25,7 @@ from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
 from tts.endpoints.functions import require_defined
 
-from .findings import no_file, no_folder, not_checked, refused
+from .findings import doubtful, no_file, no_folder, not_checked, refused
 from .prompts import tokenizer_of
 
 _NAMES = (*CHECKPOINT_FILES, "chat_template.jinja")
@@ -118,20 +118,18 @@ def exchanged(inputs: Inputs) -> Iterator[Finding]:
     generator, verifier = (spec.tokenizer_folder for spec in inputs.deployment.roles().values())
     fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
     if is_named_verifier(generator):
-        yield Finding(
+        yield doubtful(
             f"{generator} is a verifier by its name",
             "generator.checkpoint",
             "a verifier writes labels, not steps",
             fix,
-            "warning",
         )
     elif is_named_generator(verifier) and inputs.deployment.verifier_model.facts.trained:
-        yield Finding(
+        yield doubtful(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
             "a model that was not trained to judge gives its labels chance probabilities",
             f"{fix} An instruct model judges with verifier.format prompted.",
-            "warning",
         )
 
 
@@ -173,12 +171,11 @@ def command(inputs: Inputs) -> Iterator[Finding]:
             error.hint or "",
         )
     if deployment.execution.sandbox != "bubblewrap":
-        yield Finding(
+        yield doubtful(
             f"is {deployment.execution.sandbox}",
             "execution.sandbox",
             "what the model writes may read and change your files, and use the network",
             "Remove execution.sandbox, and install bubblewrap.",
-            "warning",
         )
 
 
@@ -193,12 +190,11 @@ def verifier_length(inputs: Inputs) -> Iterator[Finding]:
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
         longest = min(longest, inputs.roles["generator"].shape.max_position_embeddings)
     if limit < longest:
-        yield Finding(
+        yield doubtful(
             f"is {limit}, but the generator writes sequences of up to {longest} tokens",
             "verifier.max_seq_len",
             "the last steps of long solutions are not scored, and their beams end there",
             f"Set verifier.max_seq_len to at least {longest}, or lower generator.max_seq_len.",
-            "warning",
         )
 
 
@@ -214,12 +210,11 @@ def labels(inputs: Inputs) -> Iterator[Finding]:
     yield from _step_tag(spec)
     trained = trained_format(spec.tokenizer_folder)
     if trained and spec.format != trained and spec.template is None:  # which spells out any other
-        yield Finding(
+        yield doubtful(
             f"is {spec.format}, but {spec.tokenizer_folder.name} was trained with {trained}",
             "verifier.format",
             "a dialogue that it was not trained on gives scores that mean nothing",
             f"Set verifier.format to {trained}.",
-            "warning",
         )
 
 
@@ -228,33 +223,30 @@ def _labels(spec: VerifierRole) -> Iterator[Finding]:
         return
     positive, *_, negative = spec.labels
     if (negative.strip().lower(), positive.strip().lower()) in _OPPOSITES:
-        yield Finding(
+        yield doubtful(
             f"has {positive!r} as the positive label and {negative!r} as the negative one",
             "verifier.labels",
             "every score would be turned round, and the worst beams kept",
             f"Set verifier.labels to [{negative!r}, {positive!r}].",
-            "warning",
         )
     elif spec.facts.trained and spec.facts.labels not in (None, tuple(spec.labels)):
-        yield Finding(
+        yield doubtful(
             f"are {positive!r} and {negative!r}, but verifiers of format {spec.format} are trained "
             f"with {' and '.join(map(repr, spec.facts.labels))}",
             "verifier.labels",
             "the logits of other tokens are no judgement, however the scores look",
             "Leave verifier.labels out, or describe the dialogue with verifier.format custom.",
-            "warning",
         )
 
 
 def _step_tag(spec: VerifierRole) -> Iterator[Finding]:
     tag = spec.step_tag or DEFAULT_STEP_TAG
     if spec.facts.has("step_tag") and tag.strip() in {label.strip() for label in spec.labels}:
-        yield Finding(
+        yield doubtful(
             f"is {tag!r}, which is one of the labels, too",
             "verifier.step_tag",
             "every step would end with a judgement already given",
             f"Leave verifier.step_tag out: verifiers of this format know {DEFAULT_STEP_TAG!r}.",
-            "warning",
         )
 
 

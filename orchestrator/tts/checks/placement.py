@@ -11,7 +11,7 @@ from tts.build.inputs import Inputs
 from tts.build.openvino.memory import require_memory
 from tts.build.spec import EngineSpec, Gpu
 
-from .findings import refused
+from .findings import doubtful, refused
 
 MOST_GPUS: Mapping[Gpu, int] = {
     "a100-40g": 16,  # Google Cloud a2-megagpu-16g; NVIDIA's own have 8
@@ -56,12 +56,11 @@ def replicas(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.engines().items():
         shared = sorted(gpu for gpu, count in Counter(_devices(spec)).items() if count > 1)
         if shared:
-            yield Finding(
+            yield doubtful(
                 f"puts more than one replica of the {role} on GPU {' and '.join(map(str, shared))}",
                 f"{role}.tensorrt.gpus",
                 "weights lie there more than once, and the copies take turns: nothing is gained",
                 f"Give each replica GPUs of its own, or raise {role}.max_batch_size in its place.",
-                "warning",
             )
 
 
@@ -83,12 +82,11 @@ def host_cache(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.engines().items():
         size = spec.placement.kv_host_gib
         if size and not spec.kv_cache.reuse:
-            yield Finding(
+            yield doubtful(
                 f"tensorrt.kv_host_gib is {size:g}, but kv_cache.reuse is false",
                 role,
                 "host memory is pinned at the start, and no block in it is ever used again",
                 f"Set {role}.kv_cache.reuse to true, or leave kv_host_gib out.",
-                "warning",
             )
 
 

@@ -17,7 +17,7 @@ from tts.build.verifiers.critique import Critic
 from tts.prompting.chat import chat_prompt, generator_chat
 from tts.prompting.step_ends import count_stop_words
 
-from .findings import not_checked, refused
+from .findings import doubtful, not_checked, refused
 
 _PLACE = re.compile(r"(?<![\w\\^{])\{[a-z_]+\}")
 """What looks like a place in a prompt, and not like LaTeX."""
@@ -70,12 +70,11 @@ def round_trip(inputs: Inputs) -> Iterator[Finding]:
         with suppress(CheckpointError):  # `tokenizers` reports it
             if changed := list(_changed_texts(tokenizer)):
                 text, back = changed[0]
-                yield Finding(
+                yield doubtful(
                     f"loses text: {text!r} comes back from its ids as {back!r}",
                     f"{role}.{model.role_spec.tokenizer_field}: {model.folder / 'tokenizer.json'}",
                     "the model reads and writes less than what is asked and answered",
                     "Take a checkpoint whose tokenizer keeps every character.",
-                    "warning",
                 )
 
 
@@ -111,13 +110,12 @@ def thinking(inputs: Inputs) -> Iterator[Finding]:
         with suppress(CheckpointError):  # `prompt` reports a template that fails
             tokenizer = tokenizer_of(model)
             if tokenizer and (hints := unknown_thinking(tokenizer, thinking_spec)):
-                yield Finding(
+                yield doubtful(
                     f"has {', '.join(hints[:4])}, but none of the marks of thinking that are known",
                     f"{role}.{spec.tokenizer_field}: chat template",
                     "if this model thinks, its thinking is taken for what it answers",
                     f"State its marks in {section}: opens and closes; or {section}: "
                     "{enabled: false} if it does not think.",
-                    "warning",
                 )
 
 
@@ -141,22 +139,20 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
         ids = tokenizer.eos_ids_in(file)
         where = f"{tokenizer.checkpoint / file}: eos_token_id"
         if ids and not set(eos_ids) <= set(ids):
-            yield Finding(
+            yield doubtful(
                 f"is {' and '.join(map(str, ids))}, without {eos_ids[0]}, the tokenizer's "
                 f"eos_token {tokenizer.special('eos_token')!r}",
                 where,
                 why,
                 f"{fix} {eos_ids[0]}.",
-                "warning",
             )
         for token in ids:
             if token < tokenizer.vocab_size and token not in tokenizer.added_ids:
-                yield Finding(
+                yield doubtful(
                     f"has {token}, which is the ordinary text {tokenizer.decode([token])!r}",
                     where,
                     why,
                     f"{fix} the ids of special tokens.",
-                    "warning",
                 )
 
 
@@ -168,22 +164,20 @@ def dialogue(inputs: Inputs) -> Iterator[Finding]:
     yield from _room("verifier", length, "the dialogue", spec.max_seq_len, fix)
     assert isinstance(spec, VerifierRole)
     if unfilled := sorted({*_PLACE.findall(spec.prompt or "")} - {*PROMPT_PLACES}):
-        yield Finding(
+        yield doubtful(
             f"has {unfilled[0]}, for which nothing is put",
             "verifier.prompt",
             "the model reads it as it stands",
             f"The places are {', '.join(PROMPT_PLACES)}.",
-            "warning",
         )
     longest, room = spec.critique.max_tokens, spec.max_seq_len - length - QUESTION - STEP
     if spec.facts.writes and longest > room:
-        yield Finding(
+        yield doubtful(
             f"is {longest}, but behind the dialogue, a question and a step {max(room, 0)} of "
             f"{spec.max_seq_len} tokens are left",
             "verifier.critique.max_tokens",
             "a critique that is cut short has no verdict",
             "Raise verifier.max_seq_len, or lower verifier.critique.max_tokens.",
-            "warning",
         )
 
 
@@ -218,13 +212,12 @@ def _room(role: Role, length: int, what: str, limit: int, fix: str) -> Iterator[
         why = "no question fits, so every problem is refused"
         yield Finding(f"is {limit}, but {length} tokens go to {what} alone", where, why, fix)
     elif length + QUESTION + STEP > limit:
-        yield Finding(
+        yield doubtful(
             f"is {limit}; {length} tokens go to {what}, and {limit - length} are left for question "
             "and steps",
             where,
             f"a problem of MATH takes about {QUESTION} tokens, and each step {STEP}",
             fix,
-            "warning",
         )
 
 

@@ -10,7 +10,7 @@ from tts.build.inputs import Inputs
 from tts.build.spec import GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
 
-from .findings import refused
+from .findings import doubtful, refused
 from .prompts import tokenizer_of
 
 _GUIDED = "generator.guided_decoding"
@@ -52,12 +52,11 @@ def requests(inputs: Inputs) -> Iterator[Finding]:
     replicas = len(spec.placement.replicas)
     most = spec.max_batch_size * replicas
     if spec.in_flight_requests > most:
-        yield Finding(
+        yield doubtful(
             f"is {spec.in_flight_requests}, but max_batch_size{_times(replicas)} is {most}",
             "generator.in_flight_requests",
             _QUEUE,
             f"Set generator.in_flight_requests to {most}, or raise generator.max_batch_size.",
-            "warning",
         )
 
 
@@ -71,23 +70,21 @@ def verifier_tokens(inputs: Inputs) -> Iterator[Finding]:
     # max_batch_size requests of full length are the most that an engine has active
     most = spec.max_batch_size * spec.max_seq_len * replicas
     if spec.in_flight_tokens < min(least, most):
-        yield Finding(
+        yield doubtful(
             f"is {spec.in_flight_tokens}, but max_num_tokens{_times(replicas)} is {least}",
             where,
             "no step of the verifier can be full, and memory is reserved for full ones",
             f"Raise verifier.in_flight_tokens to at least {least}, or lower "
             "verifier.max_num_tokens; `tts tune` measures how much is needed.",
-            "warning",
         )
     elif spec.in_flight_tokens > most:
-        yield Finding(
+        yield doubtful(
             f"is {spec.in_flight_tokens}, but max_batch_size x max_seq_len{_times(replicas)} is "
             f"{most}",
             where,
             _QUEUE,
             f"Set verifier.in_flight_tokens to at most {most}; `tts tune` measures how much is "
             "needed.",
-            "warning",
         )
 
 

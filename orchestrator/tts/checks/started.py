@@ -18,7 +18,7 @@ from tts.build.started.memory import budgets, config_folder
 from tts.build.tensorrt.gpus import GIB
 from tts.serving.command.server_command import find_program, installed_version
 
-from .findings import not_checked, refused
+from .findings import doubtful, not_checked, refused
 
 
 def plan(inputs: Inputs) -> Iterator[Finding]:
@@ -70,12 +70,11 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
     for role, spec in inputs.deployment.started().items():
         engine = ENGINES[spec.target]
         for name in unknown_options(spec.target, spec.extra_args):
-            yield Finding(
+            yield doubtful(  # another version may know it
                 f"has {name}, which {spec.target} {engine.version} does not know",
                 f"{role}.extra_args",
                 "the engine refuses to start",
                 f"{did_you_mean(name, option_names(spec.target))}Correct it, or leave it out.",
-                "warning",  # another version may know it
             )
         if spec.container:
             version: str | None = spec.container.rpartition(":")[2].removeprefix("v")
@@ -96,12 +95,11 @@ def programs(inputs: Inputs) -> Iterator[Finding]:
                 )
                 continue
         if version and re.match(r"\d", version) and not version.startswith(engine.version):
-            yield Finding(
+            yield doubtful(
                 f"is {spec.target} {version}; options and memory were read from {engine.version}",
                 f"{role}.{'container' if spec.container else 'executable'}",
                 "an option may be missing or mean something else",
                 f"Compare the line of `tts plan` with its --help, or use {engine.version}.",
-                "warning",
             )
 
 
@@ -115,12 +113,11 @@ def ports(inputs: Inputs) -> Iterator[Finding]:
             try:
                 probe.bind(("127.0.0.1", spec.port))
             except OSError as error:
-                yield Finding(
+                yield doubtful(  # it may be this deployment's own server
                     f"is {spec.port}, where nothing can listen now: {error.strerror}",
                     f"{role}.port",
                     "the engine cannot start while something else has it",
                     f"Set {role}.port to auto, or end what listens there.",
-                    "warning",  # it may be this deployment's own server
                 )
 
 
