@@ -157,7 +157,7 @@ class PlanDocument:
     """Memory of compiled or started engines on GPUs."""
     host_memory: HostMemory | None = None
     """On target openvino only."""
-    remotes: dict[Role, list[str]]
+    remotes: dict[Role, list[str]] = field(default_factory=dict)
     """Engines that run elsewhere, by URL: their memory is not planned."""
     commands: dict[Role, StartedCommand] = field(default_factory=dict)
     """The command lines of engines that are started."""
