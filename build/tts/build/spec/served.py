@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from tts.base.choices import StartedTarget
 from tts.base.errors import ConfigError
@@ -43,6 +44,13 @@ def _url(value: object) -> object:
 Url = Annotated[str, BeforeValidator(_url)]
 
 
+def _urls(value: object, check: Callable[[object], tuple[str, ...]]) -> tuple[str, ...]:
+    urls = check((value,) if isinstance(value, str) else value)
+    if len(set(urls)) != len(urls):
+        raise ValueError("names a server twice")
+    return urls
+
+
 def key_in(variable: str, named_by: str) -> str:
     """The key in an environment variable; raises ConfigError if it is not there."""
     key = os.environ.get(variable)
@@ -70,7 +78,7 @@ class RemoteSpec(RoleSpec):
 
     tokenizer_field: ClassVar[str] = "tokenizer"
 
-    url: Annotated[tuple[Url, ...], Field(min_length=1)]
+    url: Annotated[tuple[Url, ...], Field(min_length=1), WrapValidator(_urls)]
     """One URL, or a list of replicas of the same model."""
     model: Annotated[str, Field(min_length=1)] | None = None
     """The model's name at the server; unset: the only one served there."""
@@ -99,18 +107,6 @@ class RemoteSpec(RoleSpec):
                 "compiled"
             )
         return data
-
-    @field_validator("url", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("url")
-    @classmethod
-    def _differ(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(urls)) != len(urls):
-            raise ValueError("names a server twice")
-        return urls
 
 
 class RemoteGenerator(GeneratorRole, RemoteSpec):

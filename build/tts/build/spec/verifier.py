@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 else:
     FormatName = Literal[tuple(FORMATS)]
 ReadsThinking = Literal["none", "all"] | Count
+# without white space at its ends, as chat templates have it
+Prompt = Annotated[str, Field(max_length=100_000), AfterValidator(str.strip)]
 _OF_ITS_FORMAT: Any = None
 PROMPT_PLACES = ("{question}", "{steps}", "{step}", "{criterion}")
 """What a prompt holds, in this order: the KV cache then serves all but the end of it."""
@@ -138,7 +140,7 @@ class VerifierRole(RoleSpec):
     """The dialogue of format custom."""
     prompt_file: FilePath | None = None
     """A file that holds `prompt`, relative to the deployment file."""
-    prompt: Annotated[str, Field(max_length=100_000)] | None = None
+    prompt: Prompt | None = None
     """The question about a step that an instruct model is asked, with the places {question},
     {steps} and {step} (formats prompted, graded and critique)."""
     system_prompt: str | None = None
@@ -202,11 +204,6 @@ class VerifierRole(RoleSpec):
         if criteria and len({each.strip() for each in criteria} - {""}) < len(criteria):
             raise ValueError("must be different texts, none of them blank")
         return criteria
-
-    @field_validator("prompt")
-    @classmethod
-    def _stripped(cls, prompt: str | None) -> str | None:
-        return prompt and prompt.strip()  # as chat templates do
 
     @model_validator(mode="after")
     def _has_what_its_format_has(self) -> Self:
