@@ -15,7 +15,7 @@ def scores(folder):
     }
 
 
-OPTIONS = ("demo", "--limit", amount(4, 8), "--n", 8, "--seed", 3)
+OPTIONS = ("demo", "--limit", amount(2, 8), "--n", 8, "--seed", 3)
 
 
 def run(served, kind, folder, *more):

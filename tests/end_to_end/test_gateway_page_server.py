@@ -48,21 +48,32 @@ def browser():
         browser.close()
 
 
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A tab, which takes longer to open than a page in it."""
+    tab = browser.new_page()
+    tab.context.set_default_timeout(60_000)
+    tab.on("console", lambda message: tab.said.append(message.text))
+    tab.on("pageerror", lambda error: tab.said.append(str(error)))
+    tab.on("dialog", lambda dialog: tab.said.append(dialog.message) or dialog.dismiss())
+    tab.on("request", lambda request: tab.asked.append(request.url))
+    tab.on("request", lambda request: request.post_data and tab.sent.append(request))
+    return tab
+
+
 @pytest.fixture
-def page(browser, address):
+def page(tab, address):
     """The page as it opens, on a phone, with what it has said and asked for."""
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    context.set_default_timeout(60_000)
-    page = context.new_page()
-    page.said, page.asked, page.sent = [], [], []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("dialog", lambda dialog: page.said.append(dialog.message) or dialog.dismiss())
-    page.on("request", lambda request: page.asked.append(request.url))
-    page.on("request", lambda request: request.post_data and page.sent.append(request))
-    page.goto(address)
-    yield page
-    context.close()
+    tab.said, tab.asked, tab.sent = [], [], []
+    tab.set_viewport_size(PHONE)
+    tab.goto(address)
+    yield tab
+    tab.unroute_all()
+    tab.goto(f"{address}/health")
+    tab.evaluate("localStorage.clear()")
 
 
 @pytest.fixture
@@ -426,18 +437,18 @@ def test_the_history_is_in_the_browser_only_and_can_be_cleared(opened, key):
     ids=["damaged", "no-json", "full", "blocked"],
 )
 def test_a_storage_that_does_not_work_costs_the_history_alone(page, key, before):
-    page.context.add_init_script(before)
-    page.reload()
-    use_key(page, key)
-    page.said.clear()
-    ask(page, QUESTION)
-    assert page.inner_text(".answer") == "37"
-    assert page.said == []
-    page.click("#history summary")
-    if "setItem('other'" in before or "defineProperty" in before:
-        assert "does not keep the history" in page.inner_text("#history-note")
-    else:
-        assert page.locator("#conversations li").count() == 1
+    with page.add_init_script(before):
+        page.reload()
+        use_key(page, key)
+        page.said.clear()
+        ask(page, QUESTION)
+        assert page.inner_text(".answer") == "37"
+        assert page.said == []
+        page.click("#history summary")
+        if "setItem('other'" in before or "defineProperty" in before:
+            assert "does not keep the history" in page.inner_text("#history-note")
+        else:
+            assert page.locator("#conversations li").count() == 1
 
 
 def test_a_wrong_key_is_asked_for_again(page):

@@ -34,7 +34,7 @@ def test_the_quick_start_solves_benches_and_reports(served, tmp_path):
     out, _ = served.done(*command("solve"), "--out", tmp_path / "solved")
     (answer,) = re.findall(r"`(answer: \d+)`", README)
     assert answer in out
-    words = [amount(4, 40) if word == "40" else word for word in command("bench")]
+    words = [amount(1, 40) if word == "40" else word for word in command("bench")]
     out, _ = served.done(*words, "--out", tmp_path / "run")
     assert {"majority-vote", "best-of-n", "beam-search"} <= set(out.split())
     _, _, *options = command("report")

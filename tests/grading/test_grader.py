@@ -244,7 +244,7 @@ import asyncio, signal
 from tts.grading import Grader
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 async def main():
-    async with Grader(cpu_s=3) as grader:
+    async with Grader(cpu_s=1) as grader:
         await grader.equal("1/2", "0.5")
         print(grader.worker_pids()[0], flush=True)
         await grader.equal("(9)^{(9)^{9}}", "5")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
 
-from tts.grading import Grader, Outcome, Reason, Verdict, group_answers
+from tts.grading import Outcome, Reason, Verdict, group_answers
 
 
 class FractionGrader:
@@ -36,12 +36,8 @@ class FractionGrader:
         (["9^{9^{9^9}}", "9^{9^{9^9}}+1", "9^{9^{9^9}}"], [0, 1, 0]),
     ],
 )
-def test_equal_answers_share_a_group(answers, groups):
-    async def main():
-        async with Grader(cpu_s=10) as grader:
-            return await group_answers(answers, grader)
-
-    assert asyncio.run(main()) == groups
+async def test_equal_answers_share_a_group(grader, answers, groups):
+    assert await group_answers(answers, grader) == groups
 
 
 fractions = st.tuples(st.integers(-3, 3), st.integers(1, 4)).map(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tts.grading import Grader
 from tts.grading.votes import Answers, Group, answer_form, judge, right_by_rule, vote
 from tts.search import AnswerForm, Completion, SearchResult, Tree
 from tts.search.thought import aggregate
@@ -34,15 +33,14 @@ def test_each_rule_chooses_as_it_should(scores, answers, groups, chosen):
     assert vote(completions(*scores), answers, groups) == Answers(*chosen)
 
 
-async def test_equal_answers_are_grouped_before_the_vote():
+async def test_equal_answers_are_grouped_before_the_vote(grader):
     texts = [r"\boxed{\frac{1}{2}}", r"\boxed{0.5}", r"\boxed{3}", "no answer"]
     scored = enumerate(zip(texts, (0.4, 0.4, 0.7, 1.0), strict=True))
     done = tuple(Completion((i,), text, score) for i, (text, score) in scored)
     result = SearchResult(done, Tree())
-    async with Grader() as grader:
-        judged = await judge(result, "0.50", grader)
-        unreferenced = await judge(result, None, grader)
-        undecided = await judge(result, "9^{9^{9^9}}", grader)
+    judged = await judge(result, "0.50", grader)
+    unreferenced = await judge(result, None, grader)
+    undecided = await judge(result, "9^{9^{9^9}}", grader)
     assert judged.answers.weighted == r"\frac{1}{2}"
     assert judged.correct == {"best": False, "weighted": True, "majority": True}
     assert (judged.any_correct, judged.undecided) == (True, 0)
@@ -53,11 +51,9 @@ async def test_equal_answers_are_grouped_before_the_vote():
     assert (undecided.any_correct, undecided.undecided) == (False, 2)
 
 
-async def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice():
+async def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice(grader):
     done = [Completion((1,), r"\boxed{2}", 0.9), Completion((0,), r"\boxed{3}", 0.5)]
-
-    async with Grader() as grader:
-        judged = await judge(SearchResult((done[0], done[0], done[1]), Tree()), "2", grader)
+    judged = await judge(SearchResult((done[0], done[0], done[1]), Tree()), "2", grader)
     assert [group.answer for group in judged.groups] == ["3", "2"]  # in path order
     assert judged.group_of == (1, 1, 0)
     assert judged.correct == {"best": True, "weighted": True, "majority": True}
@@ -83,14 +79,13 @@ def test_answer_forms_are_exact_only_for_integers():
     assert answer_form("so 5.") is None
 
 
-async def test_ties_may_go_by_the_order_of_the_completions():
+async def test_ties_may_go_by_the_order_of_the_completions(grader):
     listed = tuple(
         Completion((node,), rf"\boxed{{{answer}}}", 0.5) for node, answer in ((2, 7), (0, 5))
     )
     result = SearchResult(listed, Tree())
-    async with Grader() as grader:
-        by_path = await judge(result, None, grader)
-        judged = await judge(result, None, grader, as_listed=True)
+    by_path = await judge(result, None, grader)
+    judged = await judge(result, None, grader, as_listed=True)
     assert by_path.answers.majority == "5"
     assert (judged.answers.majority, judged.answers.best) == ("7", "7")
     assert [judged.groups[group].answer for group in judged.group_of] == ["7", "5"]
