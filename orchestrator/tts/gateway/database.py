@@ -169,12 +169,12 @@ def unusable(file: Path, error: Exception) -> DatabaseUnusable:
 
 def identity(file: Path) -> Identity:
     """Device and inode of a database, its -wal and its -shm; None for what is not there."""
-    return tuple(_file(file.with_name(file.name + end)) for end in ("", "-wal", "-shm"))
+    return tuple(_file(f"{file}{end}") for end in ("", "-wal", "-shm"))
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _file(path: str) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = Path(path).stat()
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino

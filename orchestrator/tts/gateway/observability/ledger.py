@@ -114,8 +114,7 @@ class Ledger:
         with self._lock:
             rows = {names: list(counts) for names, counts in self._unwritten.items()}
         try:
-            connection = self._current()
-            _write(connection, records, rows)
+            _write(self._connection or self._current(), records, rows)
             if identity(self._file) != self._files:  # removed under this very write
                 _write(self._current(), records, rows)
         except (OSError, sqlite3.Error, UnicodeError) as error:
