@@ -289,7 +289,8 @@ def require_boxable(automaton: Automaton, delimiter: str) -> None:
                 f"the step would end inside of it, at the step delimiter {delimiter!r}",
                 "Describe an answer without it, or change generator.step_delimiter.",
             )
-    if (text := _blank(automaton)) is not None:
+    text = automaton.find(True, lambda blank, char: blank and char == " ", bool, " ")
+    if text is not None:  # the grader strips spaces
         _refuse(
             text,
             "an empty box is no answer",
@@ -331,13 +332,6 @@ def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str |
             return ""
         start = after
     return automaton.find(start, follow, lambda state: False, "".join(sorted({*"".join(words)})))
-
-
-def _blank(automaton: Automaton) -> str | None:
-    """A text of nothing but spaces, as the grader strips them."""
-    return automaton.find(
-        True, lambda is_blank, char: is_blank and char == " ", lambda is_blank: is_blank, " "
-    )
 
 
 def _refuse(text: str, why: str, hint: str) -> None:

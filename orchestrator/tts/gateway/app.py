@@ -113,7 +113,7 @@ class App:
         """Answer a request that may come now and from where it does; raises a TtsError."""
         service = self._service
         if service.drain.began and path not in PROBES:
-            exchange.close_connection()
+            exchange.add_header("connection", "close")
             raise refused()
         self._require_own_host(exchange)
         if self._is_preflight(exchange):
@@ -123,11 +123,14 @@ class App:
         kind, _ = POSTS.get(path, (None, ""))
         methods = ("POST",) if kind else ("GET", "HEAD")
         if handler and exchange.method not in methods:
-            raise _not_allowed(exchange, methods[0])
+            message = f"{exchange.path:.200} takes {methods[0]}, not {exchange.method:.20}."
+            raise ApiError(405, message, headers={"allow": methods[0]})
         if path not in OPEN:
             authenticate(service, exchange)
         if handler is None:
-            raise _nothing_at(exchange.path)
+            is_response = exchange.path.startswith(f"{RESPONSES}/")
+            reason = "no response is stored" if is_response else SERVED
+            raise ApiError(404, f"There is nothing at {quoted(exchange.path)}; {reason}.")
         call = await read_call(service, exchange, kind) if kind else Call(service, exchange, None)
         await handler(call)
 
@@ -163,19 +166,6 @@ class App:
             return True
         exchange.extra_headers += _answer_headers(origin, origins)
         return False
-
-
-def _nothing_at(path: str) -> ApiError:
-    reason = "no response is stored" if path.startswith(f"{RESPONSES}/") else SERVED
-    return ApiError(404, f"There is nothing at {quoted(path)}; {reason}.")
-
-
-def _not_allowed(exchange: Exchange, method: str) -> ApiError:
-    return ApiError(
-        405,
-        f"{exchange.path:.200} takes {method}, not {exchange.method:.20}.",
-        headers={"allow": method},
-    )
 
 
 async def _fail(exchange: Exchange, error: Exception) -> None:
@@ -225,7 +215,11 @@ def is_allowed(origin: str, host: str, origins: Sequence[str], *, needs_key: boo
         at = urlsplit(origin)
     except ValueError:
         return False
-    return at.netloc == host and (needs_key or _is_this_machine(at.hostname or ""))
+    if at.netloc != host:
+        return False
+    address = _address(at.hostname or "")
+    is_loopback = address is not None and address.is_loopback
+    return needs_key or at.hostname == "localhost" or is_loopback
 
 
 @lru_cache(maxsize=64)
@@ -246,13 +240,6 @@ def is_own_host(host: str, origins: Sequence[str], *, needs_key: bool) -> bool:
     except ValueError:
         return False
     return name == "localhost" or _address(name) is not None
-
-
-def _is_this_machine(name: str) -> bool:
-    if name == "localhost":
-        return True
-    address = _address(name)
-    return address is not None and address.is_loopback
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -124,10 +124,6 @@ class Exchange:
         """Another header of the response; characters that no header can hold become `?`."""
         self.extra_headers.append((name.encode(), _UNPRINTABLE.sub("?", value).encode()))
 
-    def close_connection(self) -> None:
-        """Have the client send its next request over another connection."""
-        self.extra_headers.append((b"connection", b"close"))
-
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""
         self.record.status, self.record.t5 = status, time.monotonic()

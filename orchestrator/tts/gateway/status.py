@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
+from prometheus_client import generate_latest
 
 from tts.base.errors import TtsError
 from tts.build.spec.section import field_doc
@@ -92,8 +93,8 @@ async def _prove(service: Service) -> None:
 
 async def metrics(call: Call[None]) -> None:
     """Answer `/metrics`, which Prometheus scrapes."""
-    text = call.service.recorder.metrics.exposition()
-    await call.exchange.respond(text.encode(), content_type=METRICS_TYPE)
+    text = generate_latest(call.service.recorder.metrics.registry)
+    await call.exchange.respond(text, content_type=METRICS_TYPE)
 
 
 async def list_models(call: Call[None]) -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 from tts.gateway import observability
 from tts.gateway.observability.ledger import SEES_CHANGES_S, Ledger
@@ -45,7 +46,7 @@ def counted():
 
 
 METRICS = counted()
-TEXT = METRICS.exposition()
+TEXT = generate_latest(METRICS.registry).decode()
 SERIES = {
     sample.name: set(sample.labels)
     for family in METRICS.registry.collect()

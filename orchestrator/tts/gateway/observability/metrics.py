@@ -16,7 +16,6 @@ from prometheus_client import (
     Gauge,
     Histogram,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -114,7 +113,3 @@ class GatewayMetrics(Collector):
         for model, count in Count(record.model for record in self._going_on).items():
             in_flight.add_metric([model], count)
         yield in_flight
-
-    def exposition(self) -> str:
-        """All series in Prometheus' text format, version 0.0.4."""
-        return generate_latest(self.registry).decode()

@@ -19,7 +19,6 @@ from tts.base.extras import how_to_install
 from .record import STAGES, ServedRequest
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.util.types import Attributes
 
@@ -84,9 +83,10 @@ class Telemetry:
     def _trace(self, record: ServedRequest, operation: str) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
+        carrier = {"traceparent": record.trace_parent} if record.trace_parent else {}
         span = self._tracer.start_span(
             f"{operation} {record.model}".rstrip(),
-            context=self._caller(record),
+            context=self._propagator.extract(carrier),
             kind=SpanKind.SERVER,
             attributes=_span_attributes(record, operation),
             start_time=_unix_ns(record, record.t0),
@@ -102,10 +102,6 @@ class Telemetry:
                 )
                 child.end(_unix_ns(record, t_end))
         span.end(_unix_ns(record, record.t0 if record.t6 is None else record.t6))
-
-    def _caller(self, record: ServedRequest) -> Context:
-        carrier = {"traceparent": record.trace_parent} if record.trace_parent else {}
-        return self._propagator.extract(carrier)
 
 
 def _span_attributes(record: ServedRequest, operation: str) -> Attributes:

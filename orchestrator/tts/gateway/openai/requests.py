@@ -8,6 +8,7 @@ happens anyway. Fields that nobody knows are ignored, and named to the client.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -325,6 +326,9 @@ T = TypeVar("T", bound=Struct)
 
 def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
     """A request from its body, and the names of the fields that are ignored; raises ApiError."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if msgspec.json.decode(body, type=dict[str, msgspec.Raw]).keys() <= _fields(kind):
+            return msgspec.json.decode(body, type=kind), []
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

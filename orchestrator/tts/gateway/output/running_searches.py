@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
@@ -74,7 +75,8 @@ class RunningSearch(Generic[R]):
         self._votes: Counter[str] = Counter()
         self._steps: list[Step] = []
         self._changed = asyncio.Event()
-        self.task = asyncio.ensure_future(solve(self._take, self._move))
+        on_server = partial(setattr, self, "replica")
+        self.task = asyncio.ensure_future(solve(self._take, on_server))
         self.task.add_done_callback(self._end)
 
     @property
@@ -125,9 +127,6 @@ class RunningSearch(Generic[R]):
     async def result(self) -> R:
         """The result; raises the error that ended it. Cancelling the wait does not end it."""
         return await asyncio.shield(self.task)
-
-    def _move(self, replica: str) -> None:
-        self.replica = replica
 
     def _take(self, step: Step) -> None:
         self._steps.append(step)

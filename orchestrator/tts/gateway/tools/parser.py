@@ -156,7 +156,9 @@ class CallParser:
         try:
             value = json.loads(self._buffer[start:end], strict=False)
             pairs = [(name, value)] if name else list(map(self._read_call, _listed(value)))
-            calls = [(self._require_tool(each), _arguments(arguments)) for each, arguments in pairs]
+            calls = [(each, _arguments(arguments)) for each, arguments in pairs]
+            if not self._names.issuperset(each for each, _ in calls):
+                raise ValueError
         except (ValueError, RecursionError):
             raise _NoCall(end) from None
         for each, arguments in calls:
@@ -168,11 +170,6 @@ class CallParser:
             raise ValueError
         other = "parameters" if self._form.arguments == "arguments" else "arguments"
         return value["name"], value.get(self._form.arguments, value.get(other, {}))
-
-    def _require_tool(self, name: str) -> str:
-        if name not in self._names:
-            raise ValueError
-        return name
 
 
 class JsonEnd:
