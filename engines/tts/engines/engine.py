@@ -312,9 +312,10 @@ class Engine:
             self._weights_in_use = False
         if self.limits.kv_reuse:
             self._replicate_step()
-        for job in [job for job in self._leaving.values() if _has_left(job)]:
-            del self._leaving[job.ticket]
-            self._release(job)
+        for job in list(self._leaving.values()):
+            if job.generation is None or job.generation.has_left():
+                del self._leaving[job.ticket]
+                self._release(job)
         generating = started = context_tokens = 0
         answers: list[tuple[_Job, Response]] = []
         for job in list(self._active.values()):
@@ -339,8 +340,8 @@ class Engine:
         self._record(seconds, generating, started, context_tokens)
 
     def _replicate_step(self) -> None:
-        stopped = [ticket for ticket, job in self._leaving.items() if _is_stopped(job)]
-        self._prefixes.step(stopped)
+        leaving = self._leaving.values()
+        self._prefixes.step([j.ticket for j in leaving if j.generation and j.generation.stopped])
         if self._prefixes.used != self._blocks_used(self._pipeline.get_metrics()):
             # another version of the library; without reuse every result is right
             self.limits = replace(self.limits, kv_reuse=False)
@@ -414,11 +415,3 @@ class Engine:
 
     def _blocks_used(self, metrics: Any) -> int:
         return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
-
-
-def _is_stopped(job: _Job) -> bool:
-    return job.generation is not None and job.generation.stopped
-
-
-def _has_left(job: _Job) -> bool:
-    return job.generation is None or job.generation.has_left()

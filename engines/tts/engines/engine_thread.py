@@ -88,9 +88,6 @@ def answer_of(question: Callable[[], bool]) -> bool:
         return False
 
 
-logger = logging.getLogger(__name__)
-
-
 class _DirectClient(EngineClient):
     """A client whose messages are sent by `flush`, in the thread that calls it."""
 

@@ -276,9 +276,9 @@ class TritonPythonModel:
 
     def _publish_statistics(self, statistics: Statistics) -> None:
         """Bring the gauges to these values, and the histograms up to date."""
-        self._metrics.set(gauges(statistics, self._limits))
+        self._metrics.bring(gauges(statistics, self._limits), pb_utils.MetricFamily.GAUGE)
         for lengths in (self._input_lengths, self._output_lengths):
-            self._metrics.count(lengths.counters())
+            self._metrics.bring(lengths.counters(), pb_utils.MetricFamily.COUNTER)
 
 
 def _first_row(first: Any) -> int:
@@ -322,21 +322,17 @@ class Metrics:
         self._metrics: dict[Metric, Any] = {}
         self._values: dict[Metric, float] = {}
 
-    def set(self, gauges: dict[Metric, float]) -> None:
-        """Bring every gauge to its value."""
-        for gauge, value in gauges.items():
-            if self._values.get(gauge) != value:
-                self._values[gauge] = value
-                self._in_triton(gauge, pb_utils.MetricFamily.GAUGE).set(value)
-
-    def count(self, counters: dict[Metric, float]) -> None:
-        """Bring every counter to its total."""
-        for counter, total in counters.items():
-            before = self._values.get(counter)
-            if before != total:
-                self._values[counter] = total
-                in_triton = self._in_triton(counter, pb_utils.MetricFamily.COUNTER)
-                in_triton.increment(total - (before or 0))
+    def bring(self, values: dict[Metric, float], kind: Any) -> None:
+        """Bring every metric of a kind, gauges or counters, to its value."""
+        for metric, value in values.items():
+            before = self._values.get(metric)
+            if before != value:
+                self._values[metric] = value
+                in_triton = self._in_triton(metric, kind)
+                if kind == pb_utils.MetricFamily.GAUGE:
+                    in_triton.set(value)
+                else:
+                    in_triton.increment(value - (before or 0))
 
     def _in_triton(self, metric: Metric, kind: Any) -> Any:
         if metric not in self._metrics:
