@@ -20,10 +20,10 @@ from tts.search import (
     Search,
     SearchConfig,
     SearchResult,
-    isotonic,
     node_seed,
     unit_interval,
 )
+from tts.search.calibration import isotonic
 from tts.search.cut_short import completions_so_far
 from tts.search.thought import Fate, Stop, Thought, aggregate, quantise
 from tts.search.tree import Tree

@@ -28,7 +28,7 @@ from tts.search import Generated, ResumedWork, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
 from .problem_run import ProblemRun
-from .records import JobAnswer, Submission, TakeRecord, set_deadline
+from .records import JobAnswer, Submission, TakeRecord
 from .speculation import Trust, best_guesses
 
 
@@ -103,7 +103,8 @@ class Driver:
         ends it, with DeadlineExceeded if it has no completion. `resumed` holds the results of an
         interrupted run. `on_result` is called with each result that the search receives.
         """
-        outcome: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[SearchResult] = loop.create_future()
         number = self._submitted
         self._submitted += 1
         submission = Submission(
@@ -111,7 +112,12 @@ class Driver:
         )
         outcome.add_done_callback(partial(self._on_outcome, number))
         if deadline_s is not None:
-            set_deadline(submission, deadline_s, self.stop)
+            late = DeadlineExceeded(
+                f"Problem {problem.id} was not solved within {deadline_s:g} s.",
+                hint="Give it more time, or a smaller n.",
+            )
+            timer = loop.call_later(deadline_s, partial(self.stop, submission, late=late))
+            outcome.add_done_callback(lambda _: timer.cancel())
         heapq.heappush(self._queued, (-priority, number, submission))
         self._pump_soon()
         return submission

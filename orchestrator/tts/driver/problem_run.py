@@ -19,14 +19,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tts.driver.sharing import PrefixReuse
 from tts.prompting import Context
 from tts.scheduling import Job, Prefetch, Scheduler, WorkKind
 from tts.search import Expand, Generated, NodePath, Score, Scored, Search, Stop, Thought, Work
 
 from .dispatcher import Dispatcher
 from .records import JobAnswer, SharedScore, Started, Submission, UsedGuess
-from .sharing import PrefixGate, SharedScores
+from .sharing import PrefixGate, PrefixReuse, SharedScores
 from .speculation import Speculation, Trust
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
-from tts.base.errors import DeadlineExceeded
 from tts.build.spec import ROLES, Role
 from tts.problem import Problem
 from tts.scheduling import Prefetch, WorkKind
@@ -131,17 +129,6 @@ class Submission:
     def cancel(self) -> None:
         """End the search; its requests in flight are cancelled on the engines."""
         self.outcome.cancel()
-
-
-def set_deadline(submission: Submission, seconds: float, stop: Callable[..., None]) -> None:
-    """Stop a submission by `Driver.stop` after so many seconds, unless it has ended by then."""
-    late = DeadlineExceeded(
-        f"Problem {submission.problem.id} was not solved within {seconds:g} s.",
-        hint="Give it more time, or a smaller n.",
-    )
-    loop = asyncio.get_running_loop()
-    timer = loop.call_later(seconds, partial(stop, submission, late=late))
-    submission.outcome.add_done_callback(lambda _: timer.cancel())
 
 
 class IdleWatch:

@@ -9,7 +9,7 @@ from .queue import Job, Queue
 from .schedules import Decoupled, Policy, Schedule
 
 
-class Phased:
+class Phased(Schedule):
     """Generate all, score all, decide, and again: both models never work at once.
 
     `lockstep` has one problem at a time. `batched` has many: before a phase begins, it starts
@@ -19,7 +19,7 @@ class Phased:
     def __init__(
         self, generator: Queue, verifier: Queue, widths: Collection[int], *, batched: bool
     ) -> None:
-        self._generator, self._verifier = generator, verifier
+        super().__init__(generator, verifier)
         self._widths, self._batched = widths, batched
         self._scoring = False
 
@@ -27,7 +27,7 @@ class Phased:
         """Whether a queued problem should be started now; see Schedule."""
         if not self._batched:
             return not self._widths
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if generator.jobs or verifier.jobs or (self._scoring and verifier.pending > 0):
             return False  # in the middle of a phase
         batch = verifier if not generator.pending else generator
@@ -35,17 +35,13 @@ class Phased:
 
     def take(self) -> list[Job]:
         """The jobs of the phase that fit; the next phase begins when nothing is left of one."""
-        queue = self._verifier if self._scoring else self._generator
+        queue = self.verifier if self._scoring else self.generator
         if not (queue.pending or queue.jobs):
             self._scoring = not self._scoring
-        return (self._verifier if self._scoring else self._generator).take()
-
-    def spare(self, *, generating: bool) -> int:
-        """None: a phase has nothing but what all its problems need."""
-        return 0
+        return (self.verifier if self._scoring else self.generator).take()
 
 
-class Alternating:
+class Alternating(Schedule):
     """The models take turns; a turn is one batch, as large as the model's budget.
 
     The generator's batch is filled with work of running problems first, then with queued problems,
@@ -53,12 +49,12 @@ class Alternating:
     """
 
     def __init__(self, generator: Queue, verifier: Queue) -> None:
-        self._generator, self._verifier = generator, verifier
+        super().__init__(generator, verifier)
         self._scored_last = True
 
     def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether a queued problem should be started now; see Schedule."""
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if generator.jobs or verifier.jobs:
             return False
         return (
@@ -69,7 +65,7 @@ class Alternating:
 
     def take(self) -> list[Job]:
         """One batch of the model whose turn it is, once nothing is in flight."""
-        generator, verifier = self._generator, self._verifier
+        generator, verifier = self.generator, self.verifier
         if generator.jobs or verifier.jobs or (not generator.pending and not verifier.pending):
             return []
         self._scored_last = not generator.pending or (
@@ -79,7 +75,7 @@ class Alternating:
 
     def spare(self, *, generating: bool) -> int:
         """Slots that a batch leaves which goes now; none once it is on its way."""
-        return self._generator.budget - self._generator.load if generating else 0
+        return self.generator.budget - self.generator.load if generating else 0
 
 
 def new_schedule(

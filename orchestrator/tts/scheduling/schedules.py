@@ -6,8 +6,8 @@ before eager work, and eager before speculative work.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 from tts.base.choices import ScheduleName, SpeculationName
 
@@ -38,9 +38,13 @@ class Policy:
     """Most tokens that the verifier computes in a step; None: not known."""
 
 
-class Schedule(Protocol):
+class Schedule(ABC):
     """The state of one schedule. Only `take` changes it."""
 
+    def __init__(self, generator: Queue, verifier: Queue) -> None:
+        self.generator, self.verifier = generator, verifier
+
+    @abstractmethod
     def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether a queued problem should be started now.
 
@@ -48,21 +52,20 @@ class Schedule(Protocol):
         the problem and are held back from the verifier's queue.
         """
 
+    @abstractmethod
     def take(self) -> list[Job]:
         """The jobs to send now."""
 
     def spare(self, *, generating: bool) -> int:
-        """Slots of the generator that are left for speculation.
+        """Slots of the generator that are left for speculation, by default none.
 
         `generating`: whether the generator has just been given work.
         """
+        return 0
 
 
-class Decoupled:
+class Decoupled(Schedule):
     """Both models always in flight, each within its own budget; no turns."""
-
-    def __init__(self, generator: Queue, verifier: Queue) -> None:
-        self.generator, self.verifier = generator, verifier
 
     def wants_problem(self, priority: int, held_tokens: int) -> bool:
         """Whether the generator has a free slot that no running problem of this priority wants.

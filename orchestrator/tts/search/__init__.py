@@ -23,9 +23,9 @@
 from .ahead import Guess, Hints, ResumedWork
 from .allocation import Advice, Allocation, Decision
 from .auto import AutoConfig, AutoSearch
-from .beam_search import BeamSearch, BeamSearchConfig
+from .beam_search import BeamSearchConfig
 from .budget import BudgetedSearch
-from .calibration import Calibration, ScoreMap, isotonic
+from .calibration import Calibration, ScoreMap
 from .confidence_vote import ConfidenceVoteConfig, ConfidenceWatch
 from .dvts import DvtsConfig
 from .mcts import MctsConfig
@@ -65,7 +65,6 @@ __all__ = [
     "AnswerOf",
     "AutoConfig",
     "AutoSearch",
-    "BeamSearch",
     "BeamSearchConfig",
     "BudgetedSearch",
     "Calibration",
@@ -104,7 +103,6 @@ __all__ = [
     "Thought",
     "Tree",
     "Work",
-    "isotonic",
     "node_seed",
     "quantise",
     "significant",

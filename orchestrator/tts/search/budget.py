@@ -124,7 +124,8 @@ class BudgetedSearch(Search):
             del self._unanswered[key]
             result = self._answers.pop(key)
             if isinstance(result, Scored):
-                self._pay_critique(result)
+                self._scores += 1
+                self._spend(self._critiques.add(result))
             elif not self._pay(result):
                 continue
             self._inner.tell(result)
@@ -156,11 +157,6 @@ class BudgetedSearch(Search):
             self._lost_tokens += tokens
             self._spend(self._left)
         return fits
-
-    def _pay_critique(self, result: Scored) -> None:
-        """Take what the verifier wrote from the budget."""
-        self._scores += 1
-        self._spend(self._critiques.add(result))
 
     def _spend(self, tokens: int) -> None:
         """Take tokens from the budget; where none are left, nothing more is generated."""

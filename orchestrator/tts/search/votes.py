@@ -34,11 +34,10 @@ class Votes:
         self._answer_of = answer_of
         self._weights: defaultdict[AnswerForm, float] = defaultdict(float)
 
-    def add(self, text: str, weight: float) -> AnswerForm | None:
-        """Count one completion; the form of its answer."""
+    def add(self, text: str, weight: float) -> None:
+        """Count one completion."""
         if answer := self._answer_of(text):
             self._weights[answer] += weight
-        return answer
 
     @property
     def first_and_second(self) -> tuple[float, float]:

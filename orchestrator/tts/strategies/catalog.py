@@ -40,10 +40,7 @@ _ALL = (
         SampleSearchConfig,
         "majority",
         defaults={"temperature": 0.0},
-        fixed={
-            "n": 1,
-            "scored": False,
-        },
+        fixed={"n": 1, "scored": False},
     ),
     Strategy(
         "majority-vote",

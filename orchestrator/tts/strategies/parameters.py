@@ -28,10 +28,7 @@ def configure(strategy: Strategy, deployment: Deployment, values: dict[str, Any]
     """
     block = with_schema_text(deployment.strategies.get(strategy.name, {}), deployment.folder)
     values = with_schema_text(values)
-    for one, other in (
-        TEXT_PARAMETERS,
-        TEXT_PARAMETERS[::-1],
-    ):  # one form replaces the other
+    for one, other in (TEXT_PARAMETERS, TEXT_PARAMETERS[::-1]):  # one form replaces the other
         if one in values and other not in values:
             block.pop(other, None)
     config = strategy.configure({**block, **values}, context=deployment.generator.max_seq_len)
