@@ -16,19 +16,11 @@ NO_KEY = ""
 """In the place of a key's id where none was needed."""
 COUNTS = ("requests", "prompt_tokens", "answer_tokens", "search_tokens", "verifier_tokens")
 _SPENT = "prompt_tokens + answer_tokens + search_tokens"
-TABLE = """
-CREATE TABLE IF NOT EXISTS usage (
-    day TEXT NOT NULL,
-    key TEXT NOT NULL,
-    model TEXT NOT NULL,
-    requests INTEGER NOT NULL,
-    prompt_tokens INTEGER NOT NULL,
-    answer_tokens INTEGER NOT NULL,
-    search_tokens INTEGER NOT NULL,
-    verifier_tokens INTEGER NOT NULL,
-    PRIMARY KEY (day, key, model)
-) WITHOUT ROWID
-"""
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS usage (day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, "
+    + "".join(f"{name} INTEGER NOT NULL, " for name in COUNTS)
+    + "PRIMARY KEY (day, key, model)) WITHOUT ROWID"
+)
 ADD = "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET " + ", ".join(
     f"{name} = {name} + excluded.{name}" for name in COUNTS
 )
