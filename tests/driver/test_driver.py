@@ -28,7 +28,7 @@ from tests.strategies.installed import install_the_example
 
 from tts.base.choices import StartedTarget
 from tts.base.errors import EndpointUnavailable
-from tts.build.spec import ROLES
+from tts.build.spec import ROLES, load_deployment
 from tts.driver import policy, policy_of
 from tts.driver.generation import MAX_BROKEN_STREAMS, WatchedGenerator
 from tts.driver.records import IdleWatch, MeanLoad
@@ -236,14 +236,18 @@ def test_engines_on_a_cpu_have_threads_of_their_own(tiny_deployment):
 
 
 @pytest.mark.parametrize(
-    ("server", "cores", "one_core"),
-    [("embedded", 1, True), ("embedded", 2, False), ("triton", 1, False)],  # it may be elsewhere
+    ("name", "server", "cores", "one_core"),
+    [
+        ("demo", "embedded", 1, True),
+        ("demo", "embedded", 2, False),
+        ("demo", "triton", 1, False),  # it may be elsewhere
+        ("demo-beside-openai", "embedded", 1, False),
+    ],
 )
-def test_embedded_engines_share_the_only_core(
-    tiny_deployment, monkeypatch, server, cores, one_core
-):
+def test_embedded_engines_share_the_only_core(monkeypatch, name, server, cores, one_core):
     monkeypatch.setattr(policy, "usable_cores", lambda: cores)
-    assert policy_of(tiny_deployment.served_by(server), "decoupled").one_core is one_core
+    deployment = load_deployment(name).served_by(server)
+    assert policy_of(deployment, "decoupled").one_core is one_core
 
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino", *get_args(StartedTarget), "openai"])

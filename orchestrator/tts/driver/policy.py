@@ -28,7 +28,7 @@ def policy_of(
         # vLLM shares it within a step, and llama.cpp not at all
         prefetch=deployment.target in ("tensorrt", "trtllm-serve") and schedule == "decoupled",
         one_device=share_gpus(deployment),
-        one_core=deployment.server.kind == "embedded" and usable_cores() == 1,
+        one_core=share_the_only_core(deployment),
         verifier_step_tokens=_step_tokens(deployment),
     )
 
@@ -43,6 +43,12 @@ def _step_tokens(deployment: Deployment) -> int | None:
     if isinstance(verifier, StartedVerifier):
         return None if verifier.same_as else verifier.max_num_tokens
     return verifier.max_num_tokens * len(verifier.placement.replicas)
+
+
+def share_the_only_core(deployment: Deployment) -> bool:
+    """Whether both engines run beside this process, on one core; Triton may run elsewhere."""
+    embedded = deployment.server.kind == "embedded" and len(deployment.engines()) == 2
+    return embedded and usable_cores() == 1
 
 
 def share_gpus(deployment: Deployment) -> bool:

@@ -108,7 +108,6 @@ class HeldScores:
         if share and job in share.released:
             share.released.remove(job)
             share.released_tokens -= job.tokens
-            self._tidy(share)
 
     def drop(self, problem: int) -> None:
         """Forget one problem."""
@@ -126,7 +125,6 @@ class HeldScores:
         share.waiting_tokens -= job.tokens
         self.count -= 1
         self._needed.pop(job, None)
-        self._tidy(share)
         return True
 
     def _turn(self) -> _Share | None:
@@ -154,8 +152,3 @@ class HeldScores:
             return 0
         room = max(share.waiting[0].tokens, self._tokens - share.released_tokens)
         return int(min(share.waiting_tokens, room))
-
-    def _tidy(self, share: _Share) -> None:
-        """Drop a share that holds nothing and has nothing in use."""
-        if not share.waiting and not share.released:
-            self._shares.pop(share.problem, None)
