@@ -16,6 +16,7 @@ allows either in the wrong place is refused, with a text of it that shows why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,6 +33,8 @@ from .schema import parse_schema
 BOXES = ("\\boxed", "\\fbox")
 TEXT_RULE = "text"
 _ESCAPE_RULE = "escape"
+_OPENING = re.compile(r"(?<!\\)(?:\\\\)*(\\[a-z]*)\Z")
+"""A backslash that none escapes, and the letters behind it, at the end of a text."""
 _BOX_RULE = "box"
 _SPECIAL = {ord(char) for char in '"\\]^-['}
 _UTF8_BLOCKS = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
@@ -76,24 +79,10 @@ def rule_after(text: str) -> str:
     It depends on the end of the text alone: after a line break it is `TEXT_RULE`, unless a
     backslash escapes the break.
     """
-    rule = TEXT_RULE
-    for char in text:
-        rule = _follow(rule, char)
-    return rule
-
-
-def _follow(rule: str, char: str) -> str:
-    if rule == _BOX_RULE:  # only a brace can follow; what is in the box opens no other
+    opening = _OPENING.search(text)
+    if opening is None or not any(box.startswith(opening[1]) for box in BOXES):
         return TEXT_RULE
-    if rule == _ESCAPE_RULE:
-        return next((_rule(box[:2]) for box in BOXES if box[1] == char), TEXT_RULE)
-    if char == "\\":
-        return _ESCAPE_RULE
-    for box in BOXES:
-        for length in range(2, len(box)):
-            if rule == _rule(box[:length]) and box[length] == char:
-                return _rule(box[: length + 1])
-    return TEXT_RULE
+    return _rule(opening[1]) if len(opening[1]) > 1 else _ESCAPE_RULE
 
 
 def _rule(read: str) -> str:
