@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.base import paths
 from tts.base.errors import ConfigError
@@ -155,6 +156,7 @@ def placed(deployment):
     return deployment.model_copy(update=update).model_dump()
 
 
+@settings(max_examples=amount(12, 60))
 @given(choices(), machines)
 def test_every_file_holds_what_was_drafted(choices, machine):
     new, text = written(choices, machine)
@@ -170,6 +172,7 @@ def test_every_file_holds_what_was_drafted(choices, machine):
         assert new.verifier.format == choices.format
 
 
+@settings(max_examples=amount(12, 60))
 @given(choices(), machines)
 def test_every_field_stands_below_a_comment(choices, machine):
     _, text = written(choices, machine)
@@ -183,6 +186,7 @@ def _indented(prompt):
     return "\n".join(f"    {line}".rstrip() for line in prompt.split("\n"))
 
 
+@settings(max_examples=amount(12, 60))
 @given(choices(), machines)
 def test_fields_that_are_only_suggested_can_be_set(choices, machine):
     _, text = written(choices, machine)

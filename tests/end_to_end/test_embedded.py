@@ -66,7 +66,7 @@ def trees(results):
     return {r.problem.id: (r.answer, r.completions) for r in results}
 
 
-def test_a_session_has_two_processes_and_nothing_else(tts):
+def test_a_session_has_two_processes_nothing_else_and_refuses_a_fork(tts):
     before = set(psutil.Process().children(recursive=True))
     with Session.open("demo", server="embedded") as session:
         first = trees(session.solve_many(PROBLEMS, n=4, seed=1))
@@ -74,7 +74,9 @@ def test_a_session_has_two_processes_and_nothing_else(tts):
         engines = engines_of(psutil.Process())
         assert set(engines) == {"generator", "verifier"}
         assert not [p for p in started if "triton" in p.name()]
-        assert trees(session.solve_many(PROBLEMS, n=4, seed=1)) == first
+        said = said_in_a_fork(lambda: session.solve("Compute 1 + 2.", n=4))
+        assert "ForkError" in said
+        assert trees(session.solve_many(PROBLEMS, n=4, seed=1)) == first, "as if none had forked"
         writings = session.generate("Compute 3 + 4.", n=3, max_tokens=20)
         assert len(writings) == 3
         good, bad = (
@@ -351,13 +353,6 @@ def test_an_engine_that_cannot_be_opened_says_why(tts, monkeypatch):
     with pytest.raises(BuildError, match="has changed since it was built"):
         Session.open("demo", server="embedded")
     assert engines_of(psutil.Process()) == {}
-
-
-def test_a_fork_is_refused(tts):
-    with Session.open("demo", server="embedded") as session:
-        said = said_in_a_fork(lambda: session.solve("Compute 1 + 2.", n=4))
-        assert "ForkError" in said
-        assert session.solve("Compute 1 + 2.", n=4).answer is not None
 
 
 def test_a_search_that_is_left_is_charged_all_that_the_engine_has_written(tts, monkeypatch):

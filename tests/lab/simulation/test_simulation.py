@@ -84,7 +84,7 @@ def without_time(plain):
     [*((name, None) for name in STRATEGIES), ("beam-search", 50), ("mcts", 50)],
 )
 def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy, critiques):
-    plain = scenario(strategy, n=4, problems=4, critiques=critiques)
+    plain = scenario(strategy, n=4, problems=2, critiques=critiques)
     expected = without_time(plain)
     assert {simulate(plain, schedule).digest for schedule in SCHEDULES} == {expected}
 
@@ -129,11 +129,11 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
 
 @pytest.mark.parametrize(("gpus", "cancel_s"), [(1, 0.0), (2, 5e-3), (1, 0.1)])
 def test_what_is_cancelled_on_the_engine_leaves_nothing_running(monkeypatch, cancel_s, gpus):
-    expected = simulate(scenario(problems=4), "lockstep").digest
+    expected = simulate(scenario(problems=3), "lockstep").digest
     monkeypatch.setattr(fleet, "CANCEL_S", cancel_s)
-    assert len(simulate(scenario(gpus=gpus, problems=4), "decoupled").latencies_s) == 4
-    written = simulate(scenario(gpus=gpus, problems=4, critiques=100), "decoupled")
-    assert len(written.latencies_s) == 4
+    assert len(simulate(scenario(gpus=gpus, problems=3), "decoupled").latencies_s) == 3
+    written = simulate(scenario(gpus=gpus, problems=3, critiques=100), "decoupled")
+    assert len(written.latencies_s) == 3
     assert written.verifier.wasted_tokens > 0, "critiques end in the middle"
     assert written.digest == expected, "a verifier that writes the same scores"
 
