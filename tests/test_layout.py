@@ -244,6 +244,13 @@ def test_the_help_of_no_command_imports_anything_heavy():
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
+def test_the_process_of_an_engine_imports_no_deployment():
+    """A fifth of its start."""
+    code = "import sys, tts.engines.engine_process, tts.engines.engine"
+    code += "; sys.exit('tts.build.spec' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_openvino_does_not_report_usage(tmp_path):
     code = "import tts.base, openvino, openvino_genai"
     subprocess.run(

@@ -32,8 +32,9 @@ def clean(wheel, tmp_path_factory):
     """A virtual environment with the wheel, and the dependencies that lie beside the checkout."""
     folder = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    uv = [Path(sys.prefix) / "bin" / "uv", "pip", "install", "--python", folder / "bin" / "python"]
-    subprocess.run([*uv, "--quiet", "--no-index", "--no-deps", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
+    options = ("--quiet", "--no-index", "--no-deps", "--no-compile")
+    subprocess.run([*pip, *options, wheel], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     here = Path(metadata.distribution("typer").locate_file(""))
     (site / "dependencies.pth").write_text(

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from tts.base.choices import Precision, Role, Target
 from tts.base.errors import BuildError
 from tts.base.input_files import is_file
 from tts.base.user_paths import is_marked, mark
 
 from .checkpoint import FileStamp, content_hash, file_sha256, stamp_files
-from .spec import Precision, Role, Target
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"

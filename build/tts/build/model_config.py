@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
+from tts.base.choices import STARTED, Target
 from tts.base.errors import CheckpointError
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
-from .spec import STARTED, Target
 from .verifier_heads import HEADED, Head, head_of, label_count
 
 

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .spec import HeadKind, Scores
+if TYPE_CHECKING:
+    from .spec import HeadKind, Scores
 
 HEAD_COLUMNS = (0, 1)
 """The columns of a head's logits, right first, then wrong: they stand for no tokens."""

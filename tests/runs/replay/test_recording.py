@@ -5,7 +5,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.driver.scripted_run import CONFIGS, PROBLEMS, Run, same_scores
@@ -30,7 +30,6 @@ SCHEDULES = get_args(ScheduleName)
 
 @pytest.mark.parametrize("config", [*CONFIGS, SEMANTICS])
 @FEW
-@settings(max_examples=amount(10, 60))
 @given(jitter=st.integers(0, 10**6))
 def test_a_replay_grows_the_recorded_trees(
     tiny_deployment, words, tmp_path_factory, config, jitter

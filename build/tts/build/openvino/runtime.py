@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from tts.base import extras
+from tts.base.choices import PRECISIONS, Precision, Role
 from tts.base.errors import ConfigError
-
-from ..spec import PRECISIONS, Precision, Role
 
 BF16_FLAG = "avx512_bf16"
 """The CPU flag without which OpenVINO's paged attention computes in f32 only.

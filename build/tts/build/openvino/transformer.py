@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from tts.base.choices import Precision
 from tts.base.errors import CheckpointError
 
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from ..model_config import ModelConfig
-from ..spec import Precision
 from ..weights import Array
 
 if TYPE_CHECKING:

@@ -21,23 +21,22 @@ Each section of the file is in the module that has its name:
 | load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
-from tts.base.choices import StartedTarget, Target
+from tts.base.choices import PRECISIONS, STARTED, Precision, Role, StartedTarget, Target
 
 from .calibration import MeasuredOn, VerifierCalibration
 from .critique import CritiqueSpec
-from .deployment import ANSWER_TIMEOUT_S, PRECISIONS, STARTED, Deployment
+from .deployment import ANSWER_TIMEOUT_S, Deployment
 from .engine import (
     CalibrationSpec,
     EngineSpec,
     Gpu,
     KvCache,
-    Precision,
     TensorRTEngine,
     TensorRTSpec,
 )
 from .generator import GeneratorRole, GeneratorSpec
 from .load import bundled_deployments, deployment_file, explain, load_deployment, reason_of
-from .section import ROLES, Role, RoleSpec
+from .section import ROLES, RoleSpec
 from .served import (
     GGUF,
     RemoteGenerator,

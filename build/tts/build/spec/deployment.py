@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, WrapValidator, model_validator
 
-from tts.base.choices import ServerKind, StartedTarget, Target
+from tts.base.choices import PRECISIONS, STARTED, Role, ServerKind, Target
 from tts.base.errors import ConfigError
 
-from .engine import EngineSpec, Gpu, Precision, TensorRTSpec
+from .engine import EngineSpec, Gpu, TensorRTSpec
 from .generator import GeneratorSpec
-from .section import Role, RoleSpec, Section
+from .section import RoleSpec, Section
 from .served import (
     SHARED_FIELDS,
     RemoteGenerator,
@@ -28,15 +28,6 @@ from .server import Endpoint, ServerSpec
 from .text_verifier import ExecutionSpec, TextVerifier, VerifierCommand, VerifierFunction
 from .verifier import SharedVerifier, VerifierRole, VerifierSpec
 
-PRECISIONS: dict[Target, tuple[Precision, ...]] = {
-    "openvino": ("fp32", "bf16", "int8"),
-    "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
-    "openai": (),  # whoever started the server has chosen one
-    "vllm": ("fp32", "fp16", "bf16", "fp8"),
-    "sglang": ("fp32", "fp16", "bf16", "fp8"),
-    "llama.cpp": (),  # as the file has them
-    "trtllm-serve": (),  # as the checkpoint has them
-}
 DETERMINISTIC: tuple[Target, ...] = ("vllm", "sglang")
 """Targets whose outputs can be made independent of the batch."""
 ANSWER_TIMEOUT_S = 600.0
@@ -115,8 +106,6 @@ VERIFIERS: Kinds = (
 """Kinds of section `verifier`."""
 _SHARED = ("url", "model", "api_key_env", *SHARED_FIELDS)
 """Fields that a verifier `same_as: generator` has from there."""
-STARTED: tuple[Target, ...] = get_args(StartedTarget)
-"""Targets whose engines are started, not compiled."""
 
 
 def with_targets(data: Any) -> Any:

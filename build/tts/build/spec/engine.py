@@ -6,11 +6,12 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
 
+from tts.base.choices import Precision
+
 from .section import Count, FilePath, Parallel, RoleSpec, Section
 
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
 Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
-Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 
 
 class TensorRTSpec(Section):

@@ -7,10 +7,11 @@ import inspect
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from tts.base.choices import Role
 from tts.base.input_files import require_path
 
 Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
@@ -49,8 +50,6 @@ class Section(BaseModel):
     )
 
 
-Role = Literal["generator", "verifier"]
-"""Which of the two models."""
 ROLES: tuple[Role, Role] = ("generator", "verifier")
 
 
