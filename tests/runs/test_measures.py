@@ -149,7 +149,7 @@ def test_each_thought_of_a_request_is_a_node():
         solved("a", 5.0, completions=(LoggedCompletion((0, 0), 0.5, -1),)),
     ]
     measures = Measures.of(log)
-    assert (measures.useful_tokens, [each.nodes for each in measures.widths]) == (9, [1, 1])
+    assert (measures.useful_tokens, measures.widths) == (9, [{1: 1}, {1: 1}])
     assert measures.goodput == pytest.approx(9 / 3.0)  # written and scored 3 s after the start
     assert list(measures.first_steps_s) == [2.0]
     assert measures.problems["a"].seconds == 4.0
@@ -166,7 +166,7 @@ def test_a_text_that_closed_a_thinking_was_not_generated():
 def test_what_a_search_asked_for_before_it_was_written_is_in_the_tree():
     log = [SESSION, started("a", 0.0), used([0], 1.0), chain([0], 0.0, 2.0, 3, kind="speculative")]
     log += [chain([1], 0.0, 2.0, 3, kind="speculative"), solved("a", 3.0)]
-    assert [each.nodes for each in Measures.of(log).widths] == [1]
+    assert Measures.of(log).widths == [{1: 1}]
 
 
 def test_a_problem_of_two_sessions_has_tokens_but_no_times():

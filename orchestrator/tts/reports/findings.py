@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from .figures.charts import count_of
+
 if TYPE_CHECKING:
     from tts.base.findings import Finding
     from tts.checks.findings import Observation, State
@@ -32,20 +34,14 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
 def count_findings(findings: Sequence[Finding]) -> str:
     """How many findings of each severity there are."""
     counts = {name: sum(f.severity == name for f in findings) for name in _SEVERITIES}
-    return (
-        f"{_number(counts['error'], 'error')}, {_number(counts['warning'], 'warning')}, "
-        f"{counts['note']} not checked"
-    )
+    several = (count_of(counts[name], name) for name in ("error", "warning"))
+    return ", ".join([*several, f"{counts['note']} not checked"])
 
 
 def warnings_line(findings: Sequence[Finding]) -> str | None:
     """What a command says that goes on in spite of warnings; None without any."""
     count = sum(finding.severity == "warning" for finding in findings)
-    return f"{_number(count, 'warning')}; tts lint explains." if count else None
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
+    return f"{count_of(count, 'warning')}; tts lint explains." if count else None
 
 
 _STATES: dict[State, str] = {"ok": "green", "note": "yellow", "missing": "red"}

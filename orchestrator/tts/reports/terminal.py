@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -203,25 +202,16 @@ def _curves(rows: Sequence[Row]) -> list[RenderableType]:
     figure = over_n(rows, [])
     if figure is None:
         return []
-    shares: dict[str, dict[Cell, Cell]] = {}
+    shares: dict[str, dict[Cell, float]] = {}
     for row in figure.rows:
-        shares.setdefault(str(row["strategy"]), {})[row["n"]] = row["accuracy"]
+        accuracy = float(row["accuracy"] or 0.0)
+        shares.setdefault(str(row["strategy"]), {})[row["n"]] = accuracy
     sizes = sorted({int(row["n"] or 0) for row in figure.rows})
-    return [
-        _title("accuracy over n"),
-        _percentages({size: str(size) for size in sizes}, shares),
-        *(Text(note, style="dim") for note in (figure.reading, *figure.notes)),
-    ]
-
-
-def _percentages(
-    headings: Mapping[Any, str], shares: Mapping[str, Mapping[Any, Any]]
-) -> RenderableType:
-    """A row of percentages for each name."""
-    sheet = table("strategy", right=tuple(headings.values()))
-    for name, row in shares.items():
-        sheet.add_row(Text(name), *(f"{row[each]:.1%}" if each in row else "" for each in headings))
-    return Sheet(sheet)
+    sheet = table("strategy", right=tuple(map(str, sizes)))
+    for name, by_n in shares.items():
+        sheet.add_row(Text(name), *(f"{by_n[n]:.1%}" if n in by_n else "" for n in sizes))
+    notes = (Text(note, style="dim") for note in (figure.reading, *figure.notes))
+    return [_title("accuracy over n"), Sheet(sheet), *notes]
 
 
 def work_lines(summary: Summary) -> list[str]:

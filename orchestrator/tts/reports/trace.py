@@ -150,23 +150,35 @@ def _microseconds(seconds: float) -> int:
 
 
 class _Lanes:
-    """Intervals put into the fewest lanes in which they do not touch; in order of their begins."""
+    """The fewest tracks of a process in which slices do not touch; in order of their begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: _Events, process: int, name: str) -> None:
+        """`name` is that of each track, before its number."""
+        self._out, self._process, self._name = out, process, name
+        self._tracks: list[_Track] = []
         self._busy: list[tuple[float, int]] = []
         self._free: list[int] = []
-        self._count = 0
 
-    def place(self, start: float, end: float) -> int:
-        """The lane of the next interval."""
-        while self._busy and self._busy[0][0] < start:
-            heapq.heappush(self._free, heapq.heappop(self._busy)[1])
+    def take(self) -> int:
+        """The number of a free track, the lowest, until it is given back."""
         if self._free:
-            lane = heapq.heappop(self._free)
-        else:
-            lane, self._count = self._count, self._count + 1
-        heapq.heappush(self._busy, (end, lane))
-        return lane
+            return heapq.heappop(self._free)
+        number = len(self._tracks)
+        self._tracks.append(self._out.track(self._process, f"{self._name} {number}"))
+        return number
+
+    def give_back(self, number: int) -> _Track:
+        """The track of a number, which is free again."""
+        heapq.heappush(self._free, number)
+        return self._tracks[number]
+
+    def place(self, start: float, end: float) -> _Track:
+        """The track of the next interval."""
+        while self._busy and self._busy[0][0] < start:
+            self.give_back(heapq.heappop(self._busy)[1])
+        number = self.take()
+        heapq.heappush(self._busy, (end, number))
+        return self._tracks[number]
 
 
 class _Engine:
@@ -176,8 +188,7 @@ class _Engine:
         self.out = out
         self.process = out.process(name)
         self._idle: _Track | None = None
-        self._slots: dict[int, _Track] = {}
-        self._lanes = _Lanes()
+        self._slots = _Lanes(out, self.process, "slot")
         self._ends: list[float] = []
 
     def slot(self, request: EngineRequest) -> _Track:
@@ -186,10 +197,7 @@ class _Engine:
             self._count_down()
         heapq.heappush(self._ends, request.done)
         self.out.count(self.process, "in flight", request.sent, len(self._ends))
-        lane = self._lanes.place(request.sent, request.done)
-        if lane not in self._slots:
-            self._slots[lane] = self.out.track(self.process, f"slot {lane}")
-        return self._slots[lane]
+        return self._slots.place(request.sent, request.done)
 
     def idle(self, since: float, until: float, why: str) -> None:
         """Nothing was in flight, and why."""
@@ -215,8 +223,7 @@ class _Trace:
         self._vote = vote
         self._orchestrator = out.process("orchestrator")
         self._decisions = out.track(self._orchestrator, "scheduler")
-        self._lanes: dict[int, _Track] = {}
-        self._free_lanes: list[int] = []
+        self._lanes = _Lanes(out, self._orchestrator, "problems")
         self._open: dict[str, tuple[float, int, str]] = {}
         """Begin, lane and question of each running problem."""
         self._engines = {name: _Engine(out, name) for name in ROLES}
@@ -332,12 +339,7 @@ class _Trace:
 
     def _start_problem(self, event: ProblemStarted, t: float) -> None:
         self._close(event.problem, t, {})  # a log that was repaired may not say that it ended
-        if self._free_lanes:
-            lane = heapq.heappop(self._free_lanes)
-        else:
-            lane = len(self._lanes)
-            self._lanes[lane] = self._out.track(self._orchestrator, f"problems {lane}")
-        self._open[event.problem] = t, lane, event.question
+        self._open[event.problem] = t, self._lanes.take(), event.question
         self._out.count(self._orchestrator, "running", t, len(self._open))
 
     def _end_problem(self, event: ProblemSolved, t: float) -> None:
@@ -358,9 +360,8 @@ class _Trace:
             return
         began, lane, question = self._open.pop(problem)
         facts: Details = {"problem": problem, "question": question}
-        self._out.slice(self._lanes[lane], problem, began, t, facts | details)
+        self._out.slice(self._lanes.give_back(lane), problem, began, t, facts | details)
         self._out.count(self._orchestrator, "running", t, len(self._open))
-        heapq.heappush(self._free_lanes, lane)
 
 
 def _details(request: EngineRequest) -> Details:

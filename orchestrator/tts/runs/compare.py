@@ -79,7 +79,7 @@ def compare(
     process has `finished`. With `answers`, the rows have theirs. Raises RunError if a folder holds
     neither, or where a run shares no problem with the first.
     """
-    known = {run.folder: run for run in finished}
+    by_folder = {run.folder: run for run in finished}
     runs: list[Run] = []
     rows: list[Row] = []
     unfinished = {}
@@ -90,7 +90,7 @@ def compare(
         votes = {runs[0].config.strategy: runs[0].config.vote}
         rows = [replace(row, name=called) for row in rows_of(runs[0], votes, answers=answers)]
     for folder in folders:
-        members, names = _read(folder, known)
+        members, names = _read(folder, by_folder)
         runs += [run for run, _ in members]
         rows += [row for run, votes in members for row in rows_of(run, votes, answers=answers)]
         if is_group(folder) or len(members) > 1:
@@ -116,21 +116,21 @@ def read_rows(folder: Path, finished: Iterable[Run] = ()) -> list[Row]:
 
 
 def _read(
-    folder: Path, known: Mapping[Path, Run]
+    folder: Path, finished: Mapping[Path, Run]
 ) -> tuple[list[tuple[Run, dict[str, str]]], list[str]]:
     """A folder's runs, of a group the finished ones, with votes by strategy; who is unfinished."""
 
     def load(path: Path) -> Run:
-        return known.get(path) or Run.load(path)
+        return finished.get(path) or Run.load(path)
 
     if not is_group(folder):
         runs = [(load(path), votes) for path, votes in runs_in(folder)]
         return [(run, votes or {run.config.strategy: run.config.vote}) for run, votes in runs], []
-    finished = []
+    members: list[tuple[Run, dict[str, str]]] = []
     unfinished: list[str] = []
     for member in read_members(folder):
         if has_finished(folder / member.folder):
-            finished.append((load(folder / member.folder), member.votes))
+            members.append((load(folder / member.folder), member.votes))
         else:
             unfinished += [name + member.point for name in member.votes]
     if unfinished and (folder / COMPARISON).exists():
@@ -139,7 +139,7 @@ def _read(
             f"{', '.join(unfinished)} or their {SUMMARY}.",
             hint=f"Bring them back, or make them again: tts bench --resume {folder}",
         )
-    return finished, unfinished
+    return members, unfinished
 
 
 CostName = Literal["generated_tokens", "verifier_tokens", "compute", "seconds"]
@@ -237,17 +237,15 @@ def pair_of(baseline: Run, other: Run) -> Pair:
     Problems of unfinished runs that are not solved yet are not counted.
     """
     ours, theirs = baseline.totals.problems, other.totals.problems
-    votes, costs, differ = (baseline.config.vote, other.config.vote), _Costs(), []
-    common: list[str] = []
+    votes = baseline.config.vote, other.config.vote
+    common, differ = list[str](), list[str]()
     right: dict[str, tuple[bool, bool]] = {}
     for name, one in ours.items():
         if name not in theirs or one.question != (two := theirs[name]).question:
             continue
         common.append(name)
-        is_judged = one.correct is not None is not two.correct
-        if is_judged:
+        if one.correct is not None is not two.correct:
             right[name] = one.right(votes[0]), two.right(votes[1])
-        costs.add(one, two, is_judged)
         if one.tree_digest != two.tree_digest:
             differ.append(name)
     if not common:
@@ -277,7 +275,7 @@ def pair_of(baseline: Run, other: Run) -> Pair:
         gain=gain and gain.mean,
         gain_95=gain and (gain.low, gain.high),
         p_value=gain.p_value if gain else 1.0,
-        costs=tuple(costs.differences()),
+        costs=tuple(_costs((ours[name], theirs[name]) for name in right or common)),
         trees=_trees(baseline, other, differ),
     )
 
@@ -336,36 +334,28 @@ _COSTS: Mapping[CostName, Callable[[ProblemMeasures], float | None]] = {
 }
 
 
-class _Costs:
-    """The costs of problems in two runs: of the judged ones, or of all if none is judged."""
-
-    def __init__(self) -> None:
-        self._pairs: dict[bool, dict[CostName, list[tuple[float, float]]]] = {
-            is_judged: {name: [] for name in _COSTS} for is_judged in (True, False)
-        }
-
-    def add(self, ours: ProblemMeasures, theirs: ProblemMeasures, is_judged: bool) -> None:
-        """Take in a problem of both runs."""
+def _costs(
+    problems: Iterable[tuple[ProblemMeasures, ProblemMeasures]],
+) -> Iterator[CostDifference]:
+    """What a problem takes on average in each of two runs."""
+    pairs: dict[CostName, list[tuple[float, float]]] = {name: [] for name in _COSTS}
+    for ours, theirs in problems:
         for name, cost_of in _COSTS.items():
-            one, other = cost_of(ours), cost_of(theirs)
-            if one is not None and other is not None:
-                self._pairs[is_judged][name].append((one, other))
-
-    def differences(self) -> Iterator[CostDifference]:
-        """What a problem takes on average in each."""
-        rated = self._pairs[any(self._pairs[True].values())]
-        for name, costs in rated.items():
-            if difference := paired([other - one for one, other in costs]):
-                baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
-                yield CostDifference(
-                    name=name,
-                    baseline=baseline,
-                    other=other,
-                    difference=difference.mean,
-                    difference_95=difference.interval_95,
-                    ratio_95=ratio_of_means(costs),
-                    problems=difference.count,
-                )
+            one, two = cost_of(ours), cost_of(theirs)
+            if one is not None and two is not None:
+                pairs[name].append((one, two))
+    for name, costs in pairs.items():
+        if difference := paired([two - one for one, two in costs]):
+            baseline, other = (sum(each) / len(costs) for each in zip(*costs, strict=True))
+            yield CostDifference(
+                name=name,
+                baseline=baseline,
+                other=other,
+                difference=difference.mean,
+                difference_95=difference.interval_95,
+                ratio_95=ratio_of_means(costs),
+                problems=difference.count,
+            )
 
 
 def _dataset(config: RunConfig) -> str:

@@ -80,7 +80,7 @@ class AccuracyOverN:
 
     @classmethod
     def of(cls, config: RunConfig) -> Self | None:
-        """That of a run; None where parts of a problem's completions are not independent."""
+        """The curve of a run; None where parts of a problem's completions are not independent."""
         n = config.parameters.get("n")
         if n is None or why_dependent(config.strategy, limited=bool(config.limits)):
             return None

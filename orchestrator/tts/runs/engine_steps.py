@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -186,22 +187,10 @@ def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> Engine
 
     `began` is when the session did, on the machine's monotonic clock; `blocks` is the pool's size.
     """
-    return EngineStep(
-        t=round(statistics.monotonic - began, 6),
-        iteration=statistics.iteration,
-        seconds=round(statistics.seconds, 6),
-        active=statistics.active,
-        queued=statistics.queued,
-        scheduled=statistics.scheduled,
-        context_requests=statistics.context_requests,
-        generation_requests=statistics.generation_requests,
-        context_tokens=statistics.context_tokens,
-        generated_tokens=statistics.generated_tokens,
-        blocks=blocks,
-        blocks_used=statistics.blocks_used,
-        blocks_reserved=statistics.blocks_reserved,
-        prefixes_missed=statistics.prefixes_missed,
-    )
+    shared = EngineStep.__struct_fields__
+    values = {name: value for name, value in asdict(statistics).items() if name in shared}
+    values |= {"t": round(statistics.monotonic - began, 6), "blocks": blocks}
+    return EngineStep(**{**values, "seconds": round(statistics.seconds, 6)})
 
 
 def of_metrics(text: str, *, t: float) -> dict[Role, EngineStep]:

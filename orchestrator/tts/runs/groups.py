@@ -278,7 +278,7 @@ def _run(folder: Path, name: str) -> ListedRun:
         strategy=config.strategy,
         verifier=_verifier(config),
         schedule=config.schedule,
-        n=_n(config),
+        n=n if isinstance(n := config.parameters.get("n"), int) else None,
         problems_done=min(problems, len(config.problem_ids)),
         problems=len(config.problem_ids),
         accuracy=finished.accuracy if finished else None,
@@ -301,11 +301,6 @@ def solved(folder: Path) -> int:
         return 0
     except OSError as error:
         raise RunError(f"{log} cannot be read: {error.strerror or error}.") from error
-
-
-def _n(config: RunConfig) -> int | None:
-    n = config.parameters.get("n")
-    return n if isinstance(n, int) else None
 
 
 def _damaged(folder: Path, name: str, error: TtsError) -> ListedRun:

@@ -148,30 +148,12 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
     def __len__(self) -> int:
         return len(self._begins)
 
-    def right(self, rule: str) -> RightAnswers:
-        """Whether the rule's answer to each problem with a reference is right."""
-        marks = (2 if p.correct is None else p.right(rule) for p in self.values())
-        return RightAnswers(self._places, bytes(marks))
+    def right(self, rule: str) -> dict[str, float]:
+        """1 for each problem whose answer by this rule is right, 0 for each other with a reference.
 
-
-class RightAnswers(Mapping[str, float]):
-    """1 for each problem whose answer is right, 0 for each whose answer is wrong, by id."""
-
-    def __init__(self, places: Mapping[str, int], marks: bytes) -> None:
-        """`marks` by place; 2 is a problem without a reference, which is none of these."""
-        self._places, self._marks = places, marks
-
-    def __getitem__(self, name: str) -> float:
-        mark = self._marks[self._places[name]]
-        if mark == 2:
-            raise KeyError(name)
-        return mark
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, place in self._places.items() if self._marks[place] < 2)
-
-    def __len__(self) -> int:
-        return len(self._marks) - self._marks.count(2)
+        The keys are those of the run, not copies.
+        """
+        return {name: p.right(rule) for name, p in self.items() if p.correct is not None}
 
 
 SAMPLED = 2**18
@@ -315,11 +297,6 @@ class Measures:
         """How many of them each rule's answers have right; every rule is a key."""
         self.any_right = 0
         """How many of them have a right completion."""
-        self.undecided = 0
-        self.introspective = 0
-        """`ProblemMeasures.undecided` and `introspective` of the judged problems."""
-        self.completions: Counter[int] = Counter()
-        """Solved problems by the number of their completions."""
         self.lost_tokens = 0
         """Generated tokens for which budgets had no room."""
         self.useful_tokens = 0
@@ -327,8 +304,8 @@ class Measures:
         self.unclosed = 0
         self.unended = 0
         """Sums of these `TreeMeasures`."""
-        self.widths: list[DepthMeasures] = []
-        """The trees at depth 1, 2, ..."""
+        self.widths: list[Counter[int]] = []
+        """Trees by the number of their nodes at depth 1, 2, ..., as far as they are so deep."""
         self.latencies_s = array("d")
         """From the start of each problem to its result, where one session did both."""
         self.first_steps_s = array("d")
@@ -372,8 +349,8 @@ class Measures:
         unused = self.speculation.solved(state.id)
         problem = problem_measures(state, solved, tree, self.config.model_parameters, unused)
         before = self.compute if self.problems else 0.0
-        known = before is not None and problem.compute is not None
-        self.compute = (before or 0.0) + (problem.compute or 0.0) if known else None
+        has_sum = before is not None and problem.compute is not None
+        self.compute = (before or 0.0) + (problem.compute or 0.0) if has_sum else None
         self.problems.append(problem)
         self.calibration.add(solved)
         if self.curve:
@@ -383,11 +360,8 @@ class Measures:
             for rule, right in problem.correct.items():
                 self.right[rule] += right
             self.any_right += bool(problem.any_correct)
-            self.undecided += problem.undecided
-            self.introspective += problem.introspective
         if problem.seconds is not None:
             self.latencies_s.append(problem.seconds)
-        self.completions[problem.completions] += 1
         self.lost_tokens += solved.lost_tokens
         self.useful_tokens += tree.useful_tokens
         self.unclosed += tree.unclosed
@@ -399,8 +373,8 @@ class Measures:
             self._completion_s += tree.completion_s
         for depth, width in enumerate(tree.nodes_by_depth):
             if depth == len(self.widths):
-                self.widths.append(DepthMeasures())
-            self.widths[depth].add(width)
+                self.widths.append(Counter())
+            self.widths[depth][width] += 1
 
     @property
     def wall_s(self) -> float:
@@ -471,22 +445,6 @@ class Measures:
     def accuracy(self, rule: str) -> float | None:
         """Share of the judged problems that a rule's answers have right; None without any."""
         return self.right[rule] / self.judged if self.judged else None
-
-
-@dataclass(slots=True)
-class DepthMeasures:
-    """The trees of a run at one depth, as far as they are so deep."""
-
-    problems: int = 0
-    nodes: int = 0
-    widest: int = 0
-    """Nodes of the widest tree."""
-
-    def add(self, width: int) -> None:
-        """Take in a tree with so many nodes there."""
-        self.problems += 1
-        self.nodes += width
-        self.widest = max(self.widest, width)
 
 
 def measured_problems(

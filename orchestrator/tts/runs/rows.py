@@ -78,7 +78,7 @@ class Row:
     """The answers of the solved problems, by this row's vote; empty unless asked for."""
     summary: Summary
     """The run's summary, under its own vote."""
-    right: Mapping[str, float] = field(default_factory=dict, metadata={"json": False})
+    right: dict[str, float] = field(default_factory=dict, metadata={"json": False})
     """Whether the answer of each problem is right; with several seeds how often."""
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,11 +158,9 @@ def _request_columns(requests: Sequence[EngineRequest]) -> dict[str, list[Any]]:
 
 def _frame_type(library: FrameLibrary | None) -> Callable[[dict[str, list[Any]]], Any]:
     for name in get_args(FrameLibrary) if library is None else (library,):
-        try:
+        with suppress(ImportError):
             frame: Callable[[dict[str, list[Any]]], Any] = importlib.import_module(name).DataFrame
-        except ImportError:
-            continue
-        return frame
+            return frame
     raise TtsError(
         f"There is no {library or 'pandas or polars'} here to make data frames with.",
         hint=f"Install it: pip install {library or 'pandas'}",

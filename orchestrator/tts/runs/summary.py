@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -240,13 +240,29 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law).
     """
     work, rule, problems = measures.run.work, config.vote, measures.problems
+    n = config.parameters["n"]
     warnings = alarms(measures.calibration.observations, "completion")
     trees, questions = hashlib.sha256(), hashlib.sha256()  # in order of problem id
+    limited, completions = Counter[str](), Counter[int]()
+    undecided = introspective = unanswered = 0
     for name in sorted(problems):
         each = problems[name]
         answers = [each.answers[vote] for vote in get_args(Vote)]
         trees.update(f"{name}|{each.tree_digest}|{answers}\n".encode())
         questions.update(f"{name}|{each.question}\n".encode())
+        completions[each.completions] += 1
+        if each.correct is not None:
+            undecided += each.undecided
+            introspective += each.introspective
+        if each.limit:
+            limited[each.limit] += 1
+            unanswered += each.answers.get(rule) is None
+    limits = {
+        "limits": msgspec.to_builtins(config.limits),
+        "limited": dict(limited),
+        "unanswered": unanswered,
+    }
+    mean = sum(size * count for size, count in completions.items()) / max(1, len(problems))
     shares = measures.curve.pass_over_k() if measures.curve else {}
     return Summary.of_json(
         {
@@ -260,7 +276,7 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "strategy": config.strategy,
             "schedule": config.schedule,
             "seed": config.seed,
-            "n": config.parameters["n"],
+            "n": n,
             "vote": rule,
             "parameters": config.parameters,
             "context": config.context,
@@ -273,14 +289,14 @@ def summarise(config: RunConfig, measures: Measures) -> Summary:
             "accuracy_by_level": accuracy_by_level(
                 (problem.level, problem.right(rule)) for problem in measures.judged_problems()
             ),
-            "undecided": measures.undecided,
-            "introspective_answers": measures.introspective,
+            "undecided": undecided,
+            "introspective_answers": introspective,
             "sessions": measures.run.sessions,
             "tree_digest": trees.hexdigest(),
             "questions": questions.hexdigest(),
-            **_limits(config, measures),
+            **(limits if config.limits else {}),
             **({"fitted_to": msgspec.to_builtins(config.fitted_to)} if config.fitted_to else {}),
-            **_completions(config.parameters["n"], measures.completions),
+            **({"mean_completions": round(mean, 3)} if completions.keys() - {n} else {}),
             **({"verifier": warnings} if warnings else {}),
         }
     )
@@ -325,31 +341,6 @@ def _engine_use(measures: Measures) -> Json:
             for engine, by_why in measures.idle_s.items()
         },
     }
-
-
-def _limits(config: RunConfig, measures: Measures) -> Json:
-    """What limits a run had, and how many searches each ended; nothing of a run without any."""
-    if not config.limits:
-        return {}
-    limited: Counter[str] = Counter()
-    unanswered = 0
-    for name in sorted(measures.problems):
-        if limit := (problem := measures.problems[name]).limit:
-            limited[limit] += 1
-            unanswered += problem.answers.get(config.vote) is None
-    return {
-        "limits": msgspec.to_builtins(config.limits),
-        "limited": dict(limited),
-        "unanswered": unanswered,
-    }
-
-
-def _completions(n: int, counts: Mapping[int, int]) -> Json:
-    """How many completions came out on average, if not n of every problem."""
-    if not counts.keys() - {n}:
-        return {}
-    mean = sum(count * problems for count, problems in counts.items()) / sum(counts.values())
-    return {"mean_completions": round(mean, 3)}
 
 
 def accuracy_by_level(

@@ -69,6 +69,9 @@ class ScoreRequest:
     """The command line, to go on with."""
 
 
+_SUMMED = ("requests", "prompt_tokens", "new_tokens", "generated_tokens", "no_verdict")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoringCost:
     """What the scores took, in all sessions together."""
@@ -93,11 +96,7 @@ class ScoringCost:
         scored = [line.scored for line in lines]
         return cls(
             steps=sum(score is not None for each in scored for score in each.scores),
-            requests=sum(each.requests for each in scored),
-            prompt_tokens=sum(each.prompt_tokens for each in scored),
-            new_tokens=sum(each.new_tokens for each in scored),
-            generated_tokens=sum(each.generated_tokens for each in scored),
-            no_verdict=sum(each.no_verdict for each in scored),
+            **{name: sum(getattr(each, name) for each in scored) for name in _SUMMED},
             seconds=round(sum(sessions.values()), 3),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from tts.problem import Problem
 from tts.scheduling import ScheduleName, SpeculationName
@@ -203,11 +204,7 @@ def problems_that_fit(form: Form, cells: Sequence[Cell], unit_s: float) -> int:
 
 def starts(steps: Iterable[CellRun]) -> int:
     """How often a server is started for steps in this order."""
-    count, before = 0, None
-    for step in steps:
-        count += step.cell.engines != before
-        before = step.cell.engines
-    return count
+    return sum(1 for _ in groupby(steps, key=lambda step: step.cell.engines))
 
 
 def seconds_left(

@@ -14,7 +14,7 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, cycle, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -158,15 +158,11 @@ def loadable_generator(
         return LoadRequest(1, send)
 
     def requests(_: int) -> Iterator[LoadRequest]:
-        while True:
-            yield from map(request, calls)
+        return map(request, cycle(calls))
 
     def warm_up(_: int, count: int) -> list[LoadRequest]:
-        prompts = {call.input_ids.tobytes(): call for call in calls[:count]}
-        return [
-            request(replace(call, max_new_tokens=1, stop_at_step=False))
-            for call in prompts.values()
-        ]
+        prompts = {call.input_ids.tobytes(): call for call in calls[:count]}.values()
+        return [request(replace(call, max_new_tokens=1, stop_at_step=False)) for call in prompts]
 
     full_batch = spec.compiled_pair()[0].max_batch_size
     loads = doubling(1, BEYOND_FULL * full_batch)
@@ -192,23 +188,19 @@ def loadable_verifier(
         return LoadRequest(len(ids), send)
 
     def with_salts(measurement: int) -> Iterator[tuple[Scoring, int]]:
-        salt = measurement * 1000  # a measurement goes through all requests less often than that
-        while True:
-            yield from ((scoring, salt) for scoring in scorings)
-            salt += 1
+        # a measurement goes through all requests less often than 1000 times
+        return ((scoring, salt) for salt in count(measurement * 1000) for scoring in scorings)
 
     def requests(measurement: int) -> Iterator[LoadRequest]:
         return (request(scoring.ids, salt) for scoring, salt in with_salts(measurement))
 
-    def warm_up(measurement: int, count: int) -> list[LoadRequest]:
+    def warm_up(measurement: int, first: int) -> list[LoadRequest]:
         parents = {
-            (scoring.ids[: scoring.cached].tobytes(), salt): scoring
-            for scoring, salt in islice(with_salts(measurement), count)
-            if scoring.cached > SALT_TOKENS
+            (ids.tobytes(), salt): (ids, salt)
+            for scoring, salt in islice(with_salts(measurement), first)
+            if len(ids := scoring.ids[: scoring.cached]) > SALT_TOKENS
         }
-        return [
-            request(scoring.ids[: scoring.cached], salt) for (_, salt), scoring in parents.items()
-        ]
+        return [request(*parent) for parent in parents.values()]
 
     _, engine = spec.compiled_pair()
     full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
@@ -233,8 +225,7 @@ def _loadable_writer(
         return LoadRequest(critiques, send)
 
     def requests(_: int) -> Iterator[LoadRequest]:
-        while True:
-            yield from (request(scoring.ids) for scoring in scorings)
+        return (request(scoring.ids) for scoring in cycle(scorings))
 
     _, engine = spec.compiled_pair()
     prompt = sum(len(scoring.ids) for scoring in scorings) / len(scorings)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tts.base.choices import ServerKind
@@ -253,33 +254,26 @@ def to_json(
 
 def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[str, Any]:
     """How many there are and how long they are on average, in tokens."""
-    if role == "generator":
-        calls = recorded.generations
-        return {
-            "requests": len(calls),
-            "prompt_tokens": _mean([len(call.input_ids) for call in calls]),
-            "computed_tokens": 1.0,  # the prompt is in the cache, but for its last token
-            "generated_tokens": _mean([call.max_new_tokens for call in calls]),
-        }
-    scorings, cache = recorded.scorings, spec.compiled_pair()[1].kv_cache
-    if spec.critiques:
-        return {
-            "requests": len(scorings),
-            "prompt_tokens": _mean([len(scoring.ids) for scoring in scorings]),
-            "computed_tokens": 1.0,  # as the generator's
-            "generated_tokens": _mean([scoring.critique_tokens for scoring in scorings]),
-        }
-    block = cache.block_size if cache.reuse else cache.tokens  # whole blocks are reused
+    prompts: list[int]
+    computed, generated = 1.0, 1.0
+    scorings = recorded.scorings
+    if role == "generator":  # each prompt is in the cache, but for its last token
+        prompts = [len(call.input_ids) for call in recorded.generations]
+        generated = fmean(call.max_new_tokens for call in recorded.generations)
+    else:
+        prompts = [len(scoring.ids) for scoring in scorings]
+        if spec.critiques:
+            generated = fmean(scoring.critique_tokens for scoring in scorings)
+        else:
+            cache = spec.compiled_pair()[1].kv_cache
+            block = cache.block_size if cache.reuse else cache.tokens  # whole blocks are reused
+            computed = fmean(len(s.ids) - s.cached // block * block for s in scorings)
     return {
-        "requests": len(scorings),
-        "prompt_tokens": _mean([len(scoring.ids) for scoring in scorings]),
-        "computed_tokens": _mean([len(s.ids) - s.cached // block * block for s in scorings]),
-        "generated_tokens": 1.0,
+        "requests": len(prompts),
+        "prompt_tokens": fmean(prompts),
+        "computed_tokens": computed,
+        "generated_tokens": generated,
     }
-
-
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values)
 
 
 def read_fits(file: Path) -> dict[Role, Affine]:

@@ -91,7 +91,11 @@ def cost_figure(
     `rows` are those of each name, seeds together (`pooled`); `parameters` differ along lines. Rows
     whose cost is not known are left out, which a note says.
     """
-    unknown = [name for name, of_name in rows.items() if not all(_knows(r, cost) for r in of_name)]
+    unknown = [
+        name
+        for name, of_name in rows.items()
+        if cost == "compute" and any(row.compute_per_problem is None for row in of_name)
+    ]
     rows = {name: of_name for name, of_name in rows.items() if name not in unknown}
     places = sorted(
         ((name, row) for name, of_name in rows.items() for row in of_name),
@@ -223,14 +227,11 @@ def _within(rows: Mapping[str, Sequence[Row]], cost: CostUnit) -> list[str]:
         if (place := best_within(of_name, least)) is not None
     }
     ranked = sorted(within.items(), key=lambda reached: -(reached[1].accuracy or 0.0))
-    shares = ", ".join(f"{name} {_share_of(row)}" for name, row in ranked)
+    shares = ", ".join(
+        f"{name} {share_with_interval(row.accuracy or 0.0, row.problems)}" for name, row in ranked
+    )
     budget = f"{_cost_words(least, cost)} per problem"
     return [f"At the smallest budget that every strategy can meet ({budget}): {shares}."]
-
-
-def _share_of(row: Row) -> str:
-    """`40.0% [22.1, 61.3]`, with the 95% interval."""
-    return share_with_interval(row.accuracy or 0.0, row.problems)
 
 
 def cost_of(row: Row, cost: CostUnit) -> float:
@@ -241,10 +242,6 @@ def cost_of(row: Row, cost: CostUnit) -> float:
         "seconds": row.wall_s_per_problem,
     }
     return max(costs[cost], 1e-4)
-
-
-def _knows(row: Row, cost: CostUnit) -> bool:
-    return cost != "compute" or row.compute_per_problem is not None
 
 
 def _cost_words(value: float, cost: CostUnit) -> str:

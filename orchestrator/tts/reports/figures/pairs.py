@@ -132,7 +132,7 @@ def cost_differences(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
     """Each run's costs per problem, relative to the baseline's."""
     rows: list[TableRow] = [
         {
-            "run": _cost_name(cost.name) if len(pairs) == 1 else f"{name}: {_cost_name(cost.name)}",
+            "run": ("" if len(pairs) == 1 else f"{name}: ") + cost.name.replace("_", " "),
             "percent": round(100 * cost.difference / cost.baseline, 2),
             "low": round(100 * cost.ratio_95[0] - 100, 2),
             "high": round(100 * cost.ratio_95[1] - 100, 2),
@@ -315,7 +315,3 @@ def disagreements(
         rows,
         notes=[f"{more:,} more are left out."] if more else [],
     )
-
-
-def _cost_name(name: str) -> str:
-    return name.replace("_", " ")

@@ -169,15 +169,15 @@ def tree_shape(run: Run) -> Figure | None:
     rows: list[TableRow] = [
         {
             "depth": depth,
-            "nodes per problem": round(widths[depth - 1].nodes / problems, 3),
-            "widest": widths[depth - 1].widest,
-            "problems": widths[depth - 1].problems,
+            "nodes per problem": round(_nodes(widths[depth - 1]) / problems, 3),
+            "widest": max(widths[depth - 1]),
+            "problems": widths[depth - 1].total(),
         }
         for depth in thinned(range(1, len(widths) + 1), 100)
     ]
     middle = ceil(problems / 2) - 1
-    median = sum(problems - width.problems <= middle for width in widths)
-    nodes = sum(width.nodes for width in widths) / problems
+    median = sum(problems - trees.total() <= middle for trees in widths)
+    nodes = sum(map(_nodes, widths)) / problems
     steps = {"labelOverlap": True, "labelAngle": 0}
     columns = mark(
         "bar",
@@ -193,6 +193,10 @@ def tree_shape(run: Run) -> Figure | None:
         rows,
         spec(columns, 200),
     )
+
+
+def _nodes(trees: Counter[int]) -> int:
+    return sum(width * count for width, count in trees.items())
 
 
 def in_flight(run: Run, engine: Role) -> Figure | None:

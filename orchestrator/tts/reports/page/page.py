@@ -108,7 +108,9 @@ class Report:
 
 
 def _html(report: Report) -> str:
-    every = _trees_taken([run / EVENTS for run in report.runs])
+    logs = (run / EVENTS for run in report.runs)
+    size = sum(log.stat().st_size for log in logs if log.exists())
+    every = max(1, math.ceil(size / MAX_LOG_BYTES))
     packed = [_in_order(run, every) for run in report.runs]
     tex = any(tree.tex for of_run in packed for tree in of_run)
     own_scripts = scripts(
@@ -142,12 +144,6 @@ def _html(report: Report) -> str:
         tree_data=_json(trees),
         packed_data=_json([[tree.packed for tree in of_run] for of_run in packed]),
     )
-
-
-def _trees_taken(logs: Sequence[Path]) -> int:
-    """One problem in so many has its tree on the page of runs with these logs."""
-    size = sum(log.stat().st_size for log in logs if log.exists())
-    return max(1, math.ceil(size / MAX_LOG_BYTES))
 
 
 def _in_order(run: Path, every: int) -> list[PackedTree]:
