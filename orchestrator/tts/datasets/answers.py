@@ -118,10 +118,7 @@ def read_choice(cell: Any, choices: Sequence[str], kind: AnswerKind | None) -> s
 
 
 def read_choices(cell: Any) -> list[str]:
-    """The choices in one cell: a list, or labels and texts (`{"label": [...], "text": [...]}`).
-
-    Raises Unreadable.
-    """
+    """The choices in one cell: a list, or {"label": [...], "text": [...]}; raises Unreadable."""
     if isinstance(cell, dict) and isinstance(cell.get("text"), list):
         cell = cell["text"]
     if not isinstance(cell, list):

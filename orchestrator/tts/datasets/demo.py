@@ -223,10 +223,7 @@ _LEAST = min(count for counts in LEVELS.values() for count in counts)
 
 
 def problem_of(chain: Chain) -> Problem:
-    """The demo problem of a chain; its id follows from the chain, whatever seed drew it.
-
-    Its level is from 1 (2 operations) to 5 (9 or 10 operations).
-    """
+    """The demo problem of a chain, from which its id follows; its level is 1 to 5."""
     return Problem(
         f"demo-{DEMO.digest('id', chain.key):016x}",
         DEMO.question_of(chain),

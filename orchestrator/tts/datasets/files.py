@@ -1,7 +1,4 @@
-"""The problems of a file, whatever its format: each row made a problem, or refused by its place.
-
-Code problems are rows as HumanEval and MBPP have them, with their tests.
-"""
+"""The problems of a file, whatever its format; code problems as HumanEval and MBPP have them."""
 
 from __future__ import annotations
 

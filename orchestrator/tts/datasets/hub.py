@@ -100,10 +100,7 @@ def cached_file(name: str) -> Path:
 def known_file(
     name: str, source: KnownDataset, say: Callable[[str], None] = lambda line: None
 ) -> Path:
-    """The file of a known dataset, downloaded if it is not here; raises DatasetError.
-
-    `say` gets a line before a download.
-    """
+    """The file of a known dataset, downloaded after a line to `say`; raises DatasetError."""
     file = cached_file(name)
     if is_file(file):
         try:
@@ -202,10 +199,7 @@ class HubFiles:
 
 
 def folder_files(text: str) -> tuple[Path, list[Path]] | None:
-    """The folder that FOLDER[:CONFIG][:SPLIT] names, and the files of one split, in order.
-
-    None where there is no such folder. Raises DatasetError where there is no such split.
-    """
+    """The folder of FOLDER[:CONFIG][:SPLIT] and its files, or None; DatasetError for no split."""
     for parts in range(3):
         head, *rest = text.rsplit(":", parts)
         if head and is_folder(folder := Path(head).expanduser()):
@@ -219,10 +213,7 @@ def folder_files(text: str) -> tuple[Path, list[Path]] | None:
 
 
 def hub_files(name: HubName, say: Callable[[str], None] = lambda line: None) -> HubFiles:
-    """The files of a dataset of the hub, downloaded if they are not here; raises DatasetError.
-
-    `say` gets a line before a download.
-    """
+    """The files of a dataset of the hub, downloaded after a line to `say`; raises DatasetError."""
     if (local := _local_files(name)) is None:
         _download(name, say)
         local = _local_files(name)
@@ -269,10 +260,7 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
 
 
 def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, list[str]]:
-    """The config and the split: those named, else `default` and `test`, else the only one.
-
-    And the files of that split, in order.
-    """
+    """The config and split named, else `default` and `test`, else the only ones; their files."""
     splits: defaultdict[str, defaultdict[str, list[str]]]
     splits = defaultdict(lambda: defaultdict(list))
     for file in sorted(files):
@@ -285,9 +273,7 @@ def _choose(name: HubName, where: str, files: Iterable[str]) -> tuple[str, str, 
 
 
 def _require_all_parts(where: str, files: list[str]) -> None:
-    """Raise DatasetError where a file is missing of those that number themselves, as by a clone
-    that was cut short.
-    """
+    """Raise DatasetError where a numbered part is missing, as of a clone that was cut short."""
     names = [name for file in files if (name := _FILE.fullmatch(file)) and name["parts"]]
     for text in {name["parts"] for name in names}:
         parts = int(text)

@@ -244,10 +244,7 @@ def column_of(
 
 
 def choice_columns(columns: Columns, present: Collection[str], where: str) -> tuple[str, ...]:
-    """The columns that hold the choices: one with all of them, or `A+B+C` one for each.
-
-    None of a dataset without choices. Raises DatasetError.
-    """
+    """The column of all choices, or those of each (`A+B+C`); none without choices."""
     if "choices" not in columns:
         return ()
     name = columns["choices"]

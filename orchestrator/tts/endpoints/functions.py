@@ -453,10 +453,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _required(function: Callable[..., Any], signature: str | None = None) -> list[str]:
-    """The names of positional parameters without a default.
-
-    Raises ConfigError for required keywords, unless they are OPTIONS.
-    """
+    """Names of required positional parameters; ConfigError for required keywords but OPTIONS."""
     required = [p for p in _parameters(function).values() if p.default is inspect.Parameter.empty]
     keywords = [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]
     if signature and set(keywords) - set(OPTIONS):

@@ -62,10 +62,7 @@ def refuse_top(top_log_probs: int, engine: str) -> None:
 
 
 def shaped(shaping: Shaping | None, possible: Iterable[str], engine: str) -> dict[str, Any]:
-    """How a call changes the distribution, by the names of `Shaping`; raises FieldRefused.
-
-    `possible` are the changes that the engine can make.
-    """
+    """How a call changes the distribution; raises FieldRefused for what is not `possible`."""
     changes = {} if shaping is None else shaping.changes()
     for name in changes:
         if name not in possible:

@@ -30,10 +30,7 @@ class NewTokens:
 
 @runtime_checkable
 class StreamingGenerator(Generator, Protocol):
-    """A generator that hands tokens over while it writes.
-
-    A class that inherits from it and has `stream` gets `generate`.
-    """
+    """A generator that hands tokens over while it writes; `generate` follows from `stream`."""
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """The new token ids as they come, one or several at a time.

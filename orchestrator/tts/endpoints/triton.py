@@ -48,10 +48,7 @@ T = TypeVar("T")
 
 
 class TritonConnection:
-    """A way to one server, which both endpoints share; an async context manager.
-
-    Requests are sent again while the server is being started again.
-    """
+    """A way to one server, which may come back, for both endpoints; a context manager."""
 
     def __init__(
         self,

@@ -195,10 +195,7 @@ def stop_request(number: str, model: str = wire.GENERATOR) -> bytes:
 
 
 def reset_request(model: str, number: str = "", *, scored: bool = False) -> bytes:
-    """A request for one token that finds an empty cache, as the first one of a server does.
-
-    `scored`: of a model that gives scores alone.
-    """
+    """A request for one token that finds an empty cache; `scored`: the model gives scores alone."""
     message = ModelInferRequest(model_name=model, id=number)
     message.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
     logits = {"return_generation_logits": True} if scored else {}

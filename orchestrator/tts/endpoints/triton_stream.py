@@ -127,11 +127,7 @@ class Sample:
         self._alarm: asyncio.TimerHandle | None = None
 
     async def next(self) -> NewTokens:
-        """New tokens as soon as there are any.
-
-        Raises ErrorAnswer, AioRpcError if the stream has ended, and EndpointError if
-        it was closed here.
-        """
+        """New tokens as soon as there are any; raises what ended the sample or its stream."""
         if not (self._ids or self.final or self._failure):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -164,10 +160,7 @@ class Sample:
         self._sent = stream, number
 
     def take(self, answer: Any) -> bool:
-        """Take in one answer, a ModelInferResponse; whether it is the last.
-
-        Raises EndpointError for a whole answer that holds no tokens.
-        """
+        """Take in a ModelInferResponse; whether it is the last. EndpointError: it has no tokens."""
         whole = self.whole
         ids, log_probs = _tokens(answer, whole=whole)
         if log_probs and not whole:  # TensorRT-LLM's are those of the whole output so far

@@ -63,10 +63,7 @@ class Channel:
         self._streams: dict[tuple[str, bool], Streams] = {}
 
     def streams(self, model: str, *, scores: bool = False) -> Streams:
-        """The streams of a model's samples, or of its scores.
-
-        Rows that are answered together have the same outputs.
-        """
+        """The streams of a model's samples, or of its scores, which have other outputs."""
         key = model, scores
         if key not in self._streams:
             self._streams[key] = self._new_streams(model)

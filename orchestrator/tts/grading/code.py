@@ -313,10 +313,7 @@ def tests_of(extra: Mapping[str, Any]) -> CodeTests | None:
 
 
 def require_tests(extra: Mapping[str, Any], what: str) -> None:
-    """Raise DatasetError if a problem has tests that cannot be run, or say nothing.
-
-    `what` has them, for the message.
-    """
+    """Raise DatasetError if the tests of `what` cannot be run, or say nothing."""
     if fault := _fault(extra):
         raise DatasetError(f"{what} {fault}.", hint="Correct the tests, or leave this problem out.")
 

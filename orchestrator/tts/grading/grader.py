@@ -89,10 +89,7 @@ class Grader:
         return await self.problem().equal(prediction, reference)
 
     def close(self) -> None:
-        """Kill the workers and wait for them; takes milliseconds, and may be repeated.
-
-        A comparison under way ends with RuntimeError.
-        """
+        """Kill the workers; may be repeated. A comparison under way ends with RuntimeError."""
         self._closed = True
         for worker in self._workers:
             worker.stop()

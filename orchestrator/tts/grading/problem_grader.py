@@ -93,11 +93,7 @@ _READ_TOGETHER = 16  # answers between two looks at the budget
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a worker answered, and the CPU time it took.
-
-    The content is a `Parsed` answer or a verdict: of a comparison, or the reason that there is
-    none.
-    """
+    """What a worker answered, be it the reason why there is no more, and its CPU time."""
 
     content: Parsed | Verdict
     cpu_s: float

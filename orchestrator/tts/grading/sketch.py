@@ -117,10 +117,7 @@ def _scalars_separated(a: Sketch, b: Sketch) -> bool:
 
 
 def same(a: Sketch | None, b: Sketch | None) -> bool:
-    """True if two that are not separated are certainly one: scalars, or matrices of such.
-
-    A percentage is either of its numbers.
-    """
+    """True if two that are not separated are certainly one: scalars, matrices, percentages."""
     if a and b and Kind.PERCENTAGE in (a.kind, b.kind):
         a_parts, b_parts = (s.parts if s.kind is Kind.PERCENTAGE else (s,) for s in (a, b))
         return any(same(x, y) for x in a_parts for y in b_parts)

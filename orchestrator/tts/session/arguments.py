@@ -144,10 +144,7 @@ def check_arguments(**arguments: Any) -> None:
 
 
 def config_of(options: SolveOptions, source: str, in_flight: int | None = None) -> RunConfig:
-    """The run configuration of a call's options, without the strategy; raises ConfigError.
-
-    `source` is the deployment as the program named it.
-    """
+    """The configuration of a call's options on the deployment `source`; raises ConfigError."""
     values: dict[str, Any] = dict(options)
     settings = {
         name: value for name, value in values.items() if name in _KINDS and name in _OPTIONS

@@ -326,10 +326,7 @@ class AsyncSession:
         return sum(load[0] for load in loads), sum(load[1] for load in loads) + scoring
 
     def stop_searches(self) -> None:
-        """End running searches, each with its results so far, as at its deadline.
-
-        Those that have not started are left alone.
-        """
+        """End the searches that have started, with their results so far, as at their deadlines."""
         for drivers in self._drivers:
             drivers.stop()
 

@@ -47,10 +47,7 @@ def enough_files() -> Iterator[None]:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which handles socket messages faster, or asyncio's where there is none.
-
-    Raises SessionError if there are no files left for it.
-    """
+    """A loop of uvloop, or of asyncio where there is none; SessionError if no files are left."""
     with enough_files():
         try:
             import uvloop

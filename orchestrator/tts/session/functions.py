@@ -121,10 +121,7 @@ def verifier_of(deployment: Deployment, own: Any | None = None) -> Any | None:
 
 
 def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:
-    """The object of each source, by its role in the run.
-
-    Raises ConfigError if a file or name is missing, FunctionError if a file fails when run.
-    """
+    """The object of each source, by role; raises ConfigError, or FunctionError if a file fails."""
     return {role: _load(role, source) for role, source in sources.items()}
 
 

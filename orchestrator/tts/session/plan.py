@@ -174,10 +174,7 @@ def _functions(plan: Plan) -> dict[str, str]:
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:
-    """A deployment, its models at hand and its strategies' parameters checked.
-
-    Raises ConfigError, CheckpointError.
-    """
+    """A deployment with its models and parameters checked; raises ConfigError, CheckpointError."""
     if not isinstance(deployment, str | Path | Deployment):
         raise ConfigError(
             f"The deployment is {deployment!r:.200}.",

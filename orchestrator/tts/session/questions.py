@@ -80,10 +80,7 @@ def _problem(name: str, prompt: Asked, answer: str | None = None) -> Problem:
 
 
 def as_problems(questions: Iterable[Question]) -> tuple[Problem, ...]:
-    """Questions in order, named 1, 2, ... by their place; raises DatasetError.
-
-    The ids, which seeds depend on, must be unique.
-    """
+    """Questions named 1, 2, ... by their place, with unique ids; raises DatasetError."""
     problems = tuple(map(_naming(), questions))
     if not problems:
         raise _none()

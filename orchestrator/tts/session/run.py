@@ -116,10 +116,7 @@ def _note_of_change(file: str, role: str, point: ResumePoint) -> str:
 
 
 def begin(run: OpenRun, remotes: Mapping[str, RemoteEngine], progress: RunProgress) -> OpenRun:
-    """The run with the facts about engines that run already; its folder is made, or holds the same.
-
-    Raises RunError if a continued run used another model.
-    """
+    """The run in its folder, with the facts about running engines; RunError for another model."""
     plan = replace(run.plan, remotes=remotes)
     if run.has_begun:
         _check_same(plan, run.folder)
@@ -203,10 +200,7 @@ def logged_results(folder: Path, problems: Iterable[Problem], vote: Vote) -> Ite
 
 
 def unused_folder(name: str) -> Path:
-    """A new folder under runs/, whose name begins with the time.
-
-    Raises ConfigError if runs/ is another user's, and closed.
-    """
+    """A new folder under runs/, named by the time; ConfigError if runs/ is closed to this user."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     folder = paths.runs_dir() / name
     number = 1

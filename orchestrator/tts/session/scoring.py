@@ -182,7 +182,7 @@ class Scorer:
         `before` is the dialogue before its first. Returns the number of requests, the tokens of
         their prompts, and those of these that no prompt before them began with.
         """
-        asked, prompt_tokens, new_tokens = len(answers), 0, 0
+        earlier, prompt_tokens, new_tokens = len(answers), 0, 0
         leader = None
         if self._leads and _key(calls[-1]) not in answers:
             leader = group.create_task(self._answer(calls[-1], None))
@@ -196,7 +196,7 @@ class Scorer:
                 else:
                     answers[key] = group.create_task(self._answer(call, leader))
             before = ids
-        return len(answers) - asked, prompt_tokens, new_tokens
+        return len(answers) - earlier, prompt_tokens, new_tokens
 
     async def score(self, solutions: Sequence[Solution]) -> list[SolutionScores]:
         """The scores of solutions, in order."""

@@ -122,10 +122,7 @@ async def streamed(
 
 
 class Solver:
-    """Solves problems as a plan says, any number at a time; a context manager.
-
-    Leaving it ends the thread in which the program's own function compares answers.
-    """
+    """Solves problems as a plan says; a context manager, which ends the thread of `equal`."""
 
     def __init__(self, plan: Plan, drivers: Drivers, grader: Equality) -> None:
         """`grader` compares answers unless the program has a function of its own."""

@@ -1,7 +1,4 @@
-"""The search that a program asks for: by name, parameter object or function.
-
-What is wrong in the code or the values of a user's own search becomes a FunctionError.
-"""
+"""The search of a name, parameter object or function, and checks of a user's own."""
 
 from __future__ import annotations
 
@@ -101,10 +98,7 @@ class _Checks:
 
 
 class OwnSearch(_Checks, Search):
-    """The user's search, with checks of what it asks for and returns.
-
-    Its methods raise FunctionError: for an exception of the user's code, or a wrong value.
-    """
+    """The user's search, whose mistakes and exceptions become FunctionErrors."""
 
     def __init__(self, make: Callable[[], object], maker: object) -> None:
         """`make` calls the user's function or class, which is `maker`."""
@@ -261,10 +255,7 @@ class ChosenStrategy:
         *,
         consecutive: bool = False,
     ) -> Search:
-        """A new search; `form` gives the form of an answer to searches that stop early.
-
-        `consecutive`: see node_seed.
-        """
+        """A new search; `form` reads answers, to stop early; `consecutive`: see node_seed."""
 
         def seed(node: NodePath) -> int:
             return node_seed(run_seed, problem.id, node, consecutive=consecutive)

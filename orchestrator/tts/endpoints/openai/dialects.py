@@ -557,7 +557,7 @@ TRTLLM = Dialect(
     stops_by_ids=True,
 )
 DIALECTS: dict[DialectName, Dialect] = {each.kind: each for each in (VLLM, LLAMA, SGLANG, TRTLLM)}
-"""By kind, in the order in which an unknown server is asked."""
+"""Dialects by kind, in the order in which an unknown server is asked."""
 
 
 def log_probs_of(row: LogProbs, labels: Labels, texts: Sequence[str]) -> list[float | None]:

@@ -74,10 +74,7 @@ class Output:
 
 
 class OpenAIGenerator(StreamingGenerator):
-    """The model of a server; see endpoints.StreamingGenerator.
-
-    A step ends where the server finds its delimiter in the text, and at a stop word.
-    """
+    """The model of a server; see endpoints.StreamingGenerator."""
 
     def __init__(
         self,
@@ -115,10 +112,7 @@ class OpenAIGenerator(StreamingGenerator):
         return (await self._http.patiently(lambda: self._once(call))).ids if ids is None else ids
 
     async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
-        """See endpoints.StreamingGenerator; never sent again.
-
-        In one piece where the server's streams do not give every token.
-        """
+        """See endpoints.StreamingGenerator; in one piece where streams leave tokens out."""
         if not (call.streaming and self._server.dialect.streams):
             ids = await self._sibling(call)
             yield await self._once(call) if ids is None else NewTokens(ids, final=True)

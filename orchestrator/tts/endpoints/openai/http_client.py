@@ -98,10 +98,7 @@ class Http:
     async def events(
         self, path: str, body: dict[str, Any], *, closed: bool = False
     ) -> AsyncGenerator[Any, None]:
-        """The events of a streamed answer; see `post`.
-
-        `closed`: by a connection of its own, for a server that closes it at a stream's end.
-        """
+        """The events of a streamed answer; see `post`. `closed`: by a connection of its own."""
         async with self._answer("POST", path, body, closed=closed) as answer:
             size, rest = 0, b""
             while part := await self._heard(answer.content.readany()):

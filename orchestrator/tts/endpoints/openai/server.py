@@ -79,10 +79,7 @@ class OpenAIServer:
         return self.capabilities
 
     async def probe(self) -> Capabilities:
-        """Find out what it is and can do, once it answers.
-
-        Raises EndpointUnavailable if it does not, ServerError with the reason if it cannot be used.
-        """
+        """Find out what it is and can do; raises EndpointUnavailable, or ServerError and why."""
         try:
             self.capabilities, self._dialect = await self.http.patiently(
                 lambda: probe(self.http, self._model)
@@ -95,9 +92,7 @@ class OpenAIServer:
         return self.abilities
 
     def reset_prefix_cache(self) -> bool:
-        """Let no further request find the prefixes of earlier ones, without touching those of other
-        clients; False where the server cannot.
-        """
+        """Keep further requests of ours from earlier prefixes; False where it cannot."""
         if field := self.dialect.salt:
             self.http.every_request = {field: secrets.token_hex(8)}
         return bool(field)
@@ -133,8 +128,7 @@ class PrefixReuse:
 async def prefix_reuse(server: OpenAIServer, context: int) -> PrefixReuse:
     """Ask for a token after new prompts, and after the same ones with another end.
 
-    `context`: tokens that its prompts may have. The server must have been probed. Raises
-    EndpointError.
+    `context`: tokens that its prompts may have. Raises EndpointError.
     """
     size = min(_MOST_TOKENS, context // 2)
     new, again, cached = [], [], list[int]()

@@ -98,10 +98,7 @@ async def samples(
 async def label_rows(
     http: Http, dialect: Dialect, model: str, prompts: list[list[int]], labels: Labels
 ) -> AsyncGenerator[tuple[int, LogProbs], None]:
-    """The place of each prompt of one request, and its labels' probabilities once they are there.
-
-    Raises EndpointError.
-    """
+    """The place of each prompt of one request, with its labels, as they come; or EndpointError."""
     several = dialect.labels and dialect.labels.several
     assert several  # the capabilities say so
     body = several(model, prompts, labels)

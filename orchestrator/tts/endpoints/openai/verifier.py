@@ -94,10 +94,7 @@ class OpenAIVerifier:
         weights: Sequence[float],
         ids: list[int],
     ) -> float:
-        """The mean of the labels' weights under their probabilities after the dialogue.
-
-        Where an answer leaves a label out, those of a prompt tell its own.
-        """
+        """The mean of the labels' weights; a label that is left out is read as a prompt's token."""
         abilities, reading = self._server.abilities, self._server.dialect.labels
         assert reading is not None  # the capabilities say so
         rows = await label_requests.answer(ids) if abilities.several_labels else None
