@@ -229,11 +229,7 @@ def check_columns(columns: Mapping[Any, str]) -> dict[ProblemField, str]:
 def column_of(
     field: ProblemField, columns: Columns, present: Collection[str], where: str
 ) -> str | None:
-    """The column that holds `field` in a row with these columns; None for an optional one.
-
-    A column that the user named must be there. Raises DatasetError naming `where` and what there
-    is.
-    """
+    """The column of `field`, None for an optional one; DatasetError for a missing one."""
     names = (columns[field],) if field in columns else USUAL[field]
     for name in names:
         if name in present:

@@ -236,11 +236,7 @@ class Batches:
 
 
 class FunctionGenerator:
-    """A text function as a generator: our tokenizer makes the prompt's text and the output's ids.
-
-    The text is what follows the prompt. A step ends where its delimiter is in the text, so a
-    function that stops there leaves it in; a text without it ends the chain.
-    """
+    """A text function as a generator; a text without the step delimiter ends the chain."""
 
     def __init__(
         self,

@@ -117,10 +117,7 @@ class Heartbeat:
         self.last_beat = asyncio.get_running_loop().time()
 
     def limited(self, least_s: float = 0.0) -> _Limited:
-        """A context: its body ends with EndpointTimeout after a silence of the limit.
-
-        The limit is at least `least_s` seconds. What was before the body does not count.
-        """
+        """A context that ends with EndpointTimeout after a silence of the limit or of `least_s`."""
         return _Limited(self, max(self.limit_s, least_s))
 
 

@@ -75,10 +75,7 @@ class ReadingGenerator(Generator, Protocol):
     """A generator that knows how likely a prompt is."""
 
     async def read(self, call: GenerateCall) -> NewTokens:
-        """The tokens of the prompt, with log-probabilities as the call asks for them.
-
-        The first token's is NaN: nothing stands before it. Raises EndpointError.
-        """
+        """The tokens of the prompt, with log-probabilities as asked for; the first one's is NaN."""
 
 
 class Connection(Protocol):
@@ -98,10 +95,7 @@ class Connection(Protocol):
         """The verifier."""
 
     async def reset_prefix_caches(self) -> bool:
-        """Leave both engines as they were when they were ready; False if one holds requests.
-
-        For engines of target openvino only. Raises EndpointError.
-        """
+        """Empty the caches of engines of target openvino; False if one holds requests."""
 
     async def aclose(self) -> None:
         """End what runs on it."""

@@ -110,10 +110,7 @@ class TritonConnection:
         return TritonVerifier(self, score_template(model, writes=writes))
 
     async def reset_prefix_caches(self) -> bool:
-        """Leave the engines of target openvino as they were when the server was ready.
-
-        False if one of them holds requests. Raises EndpointError.
-        """
+        """See endpoints.Connection; raises EndpointError."""
         attempts: list[Callable[[], Awaitable[object]]] = []
         for model in {*self._models.values()}:
             if model == self._models["verifier"] and not self._verifier_writes:
@@ -126,10 +123,7 @@ class TritonConnection:
         return await all_reset(*map(self._retried, attempts))
 
     async def sample(self, row: RequestRow) -> NewTokens:
-        """The answer to a request that is answered once; retried. Raises EndpointError.
-
-        A sample that is given up, and one whose wait is cancelled, is stopped on the engine.
-        """
+        """The answer to a request that is answered once; retried, and stopped if it is given up."""
         model = row.template.model
         return await self._retried(partial(self._sample, model, partial(self._start, row)))
 

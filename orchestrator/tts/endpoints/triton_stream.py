@@ -389,10 +389,7 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
 
 
 def _rows(answer: Any) -> Iterator[tuple[int, list[int], list[float], str]]:
-    """The rows of an answer: number, token ids, the logits of a score, and why there are none.
-
-    Raises EndpointError for an answer that is not one by rows.
-    """
+    """The rows of an answer: number, ids, logits, error; EndpointError for an answer without."""
     names = (each.name for each in answer.outputs)
     raw = dict(zip(names, answer.raw_output_contents, strict=False))
     try:

@@ -68,10 +68,7 @@ _TWO_WORDS = re.compile(r"[^\W\d_]{2,}[\s,]+[^\W\d_]{2,}|\A[\u4e00-\u9fff]+[^\u4
 
 
 def extract_answer(text: str) -> str | None:
-    r"""The answer of a completion, stripped: that of `boxed_answer`, else of `stated_answer`.
-
-    It is read behind the completion's thinking; thinking that is not closed has none.
-    """
+    """The answer behind a completion's thinking: `boxed_answer`, else `stated_answer`."""
     if (solution := answer_part(text)) is None:
         return None
     answer = boxed_answer(solution)

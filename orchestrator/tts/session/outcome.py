@@ -153,10 +153,7 @@ def doubt_of_question(deployment: Deployment, question: str) -> str | None:
 def doubt_of_answer(
     deployment: Deployment, score: float | None, probability: float | None
 ) -> str | None:
-    """A warning of an answer that is probably wrong; None if there is nothing to warn of.
-
-    Without a calibration a score counts as the probability, except a likelihood, which is none.
-    """
+    """A warning of an answer that is probably wrong; a likelihood alone is no probability."""
     if score is None or (score if probability is None else probability) >= DOUBTFUL:
         return None
     if probability is None:

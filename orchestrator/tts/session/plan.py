@@ -78,10 +78,7 @@ class Plan:
 
     @property
     def calibration(self) -> Calibration | None:
-        """The probabilities that scores count as, by the deployment, in searches that weigh them.
-
-        It says nothing of a verifier that stands in place of the deployment's.
-        """
+        """The calibration of the deployment's own verifier, for searches that weigh scores."""
         own = "verifier" in {*self.endpoints, *self.loaded}
         replaced = own and not isinstance(self.deployment.verifier, VerifierFunction)
         if replaced or not self.strategy.weighs_scores:
@@ -192,11 +189,7 @@ def deployment_of(config: RunConfig) -> Deployment:
 
 
 def reaches_for(deployment: str) -> list[str]:
-    """What a deployment that was not named by the user names: other machines, programs.
-
-    Nothing is asked of them. Nothing for a deployment that cannot be read, which whoever loads it
-    says.
-    """
+    """What a deployment that the user did not name reaches for: other machines, programs."""
     try:
         spec = load_deployment(deployment)
     except ConfigError:
@@ -217,10 +210,7 @@ def findable(name_or_file: str | Path) -> str:
 def check_lengths(
     models: Models, problems: tuple[Problem, ...], search: SearchConfig | None = None
 ) -> None:
-    """Raise DatasetError that names all problems which do not fit the engines.
-
-    Raises CheckpointError where the search's budget has no room for what closes the thinking.
-    """
+    """Raise DatasetError naming all that do not fit, CheckpointError for too short a budget."""
     if search and search.thinking_budget is not None and models.thinking:
         closing = len(models.thinking.closing_ids)
         require_budget("thinking_budget", search.thinking_budget, closing)

@@ -133,10 +133,7 @@ def begin(run: OpenRun, remotes: Mapping[str, RemoteEngine], progress: RunProgre
 async def logged_drivers(
     run: OpenRun, engines: Engines, progress: RunProgress
 ) -> AsyncIterator[Drivers]:
-    """Drivers whose work is logged in the run's folder; after the block its log is complete.
-
-    Where the block raises, what was done until then is saved.
-    """
+    """Drivers whose work is logged in the run's folder, also where the block raises."""
     policy, servers = run.plan.policy, len(engines.replicas)
     limits = policy.generator_requests * servers, policy.verifier_limit * servers
     with RunLog(run.folder, limits, run.point.changed) as log:

@@ -191,10 +191,7 @@ class OpenAIGenerator(StreamingGenerator):
         )
 
     async def _read(self, ask: Ask, output: Output) -> Piece | None:
-        """A whole output from its stream; None if that leaves a token out.
-
-        It is read up to where it ends for the client: the server may look for less than was asked.
-        """
+        """A whole output from its stream, read to its end here; None if that leaves a token out."""
         whole, ids = Piece(None), list[int]()
         path, body = self._server.dialect.path, self._body(ask)
         async with aclosing(self._http.events(path, body, closed=True)) as events:

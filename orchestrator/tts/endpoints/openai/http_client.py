@@ -59,10 +59,7 @@ class Http:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         comes_back: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`url` is what stands before the paths; raises ConfigError for anything but an address.
-
-        `comes_back` says whether a server that is gone is being started again (see `retried`).
-        """
+        """`url` is what stands before the paths, else ConfigError; `comes_back`: see `retried`."""
         self._url = _checked(url)
         self.address = str(self._url).rstrip("/")
         """For people."""

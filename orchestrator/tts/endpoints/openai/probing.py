@@ -93,11 +93,7 @@ class Served:
 
 
 async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
-    """A server's capabilities, and how to talk to it.
-
-    Raises ServerError with the reason if it cannot be used, EndpointUnavailable or EndpointTimeout
-    if it does not answer.
-    """
+    """A server's capabilities and dialect; raises ServerError, or EndpointError: no answer."""
     served = _chosen(await _models(http), model, http.address)
     hint = next((each.kind for each in DIALECTS.values() if each.owner == served.owner), None)
     dialect, refusal = await _dialect(http, served.name, hint)

@@ -157,10 +157,7 @@ async def _first_token(server: OpenAIServer, prompt: list[int]) -> tuple[float, 
 
 
 def cached_tokens(answer: Any) -> int | None:
-    """How many of a prompt's tokens came from a cache, where an answer says so.
-
-    OpenAI's field (vLLM with --enable-prompt-tokens-details, trtllm-serve), SGLang's, llama.cpp's.
-    """
+    """How many of a prompt's tokens came from a cache, where an answer of any kind says so."""
     for path in (
         ("usage", "prompt_tokens_details", "cached_tokens"),
         ("meta_info", "cached_tokens"),
