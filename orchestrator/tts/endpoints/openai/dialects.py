@@ -148,18 +148,25 @@ class Dialect:
 
 
 def _completion(model: str, ask: Ask) -> Body:
+    """A request of OpenAI's form, with the fields that vLLM and trtllm-serve add to it."""
     body: Body = {
         "model": model,
         "prompt": ask.prompt,
         "max_tokens": ask.max_tokens,
         "temperature": ask.temperature,
         "top_p": ask.top_p,
+        "top_k": ask.top_k,
         "seed": ask.seed,
+        **_penalties(ask),
     }
     if ask.log_probs:
         body["logprobs"] = max(ask.top, 1)
     if ask.stop:
-        body["stop"] = list(ask.stop)
+        body |= {"stop": list(ask.stop), "include_stop_str_in_output": True}
+    if ask.stop_ids:
+        body["stop_token_ids"] = list(ask.stop_ids)
+    if ask.ignore_end:
+        body["ignore_eos"] = True
     if ask.stream:
         body["stream"] = True
     return body
@@ -183,8 +190,7 @@ def _penalties(ask: Ask) -> Body:
 
 
 def _vllm_sample(model: str, ask: Ask) -> Body:
-    body = _completion(model, ask) | _penalties(ask)
-    body |= {"top_k": ask.top_k, "return_token_ids": True}
+    body = _completion(model, ask) | {"return_token_ids": True}
     if ask.top:
         body["return_tokens_as_token_ids"] = True
     if ask.samples > 1:  # each is streamed in two events: its first token, and the rest at its end
@@ -192,27 +198,14 @@ def _vllm_sample(model: str, ask: Ask) -> Body:
     if ask.guide:
         name = "grammar" if ask.guide.kind == EBNF else "json"
         body["structured_outputs"] = {name: _guide(ask.guide)}
-    return body | _stops(ask)
+    return body
 
 
 def _trtllm_sample(model: str, ask: Ask) -> Body:
-    # token ids come in place of text
-    body = _completion(model, ask) | _penalties(ask)
-    body |= {"top_k": ask.top_k, "detokenize": False}
+    body = _completion(model, ask) | {"detokenize": False}  # token ids come in place of text
     if ask.guide:
         kind, field = ("ebnf", "ebnf") if ask.guide.kind == EBNF else ("json", "schema")
         body["response_format"] = {"type": kind, field: _guide(ask.guide)}
-    return body | _stops(ask)
-
-
-def _stops(ask: Ask) -> Body:
-    body: Body = {}
-    if ask.stop:
-        body["include_stop_str_in_output"] = True
-    if ask.stop_ids:
-        body["stop_token_ids"] = list(ask.stop_ids)
-    if ask.ignore_end:
-        body["ignore_eos"] = True
     return body
 
 
