@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import cached_property, partial
 
@@ -40,7 +40,9 @@ class OpenAIVerifier:
         CheckpointError where the tokenizer does not go with it.
         """
         self._server, self._http = server, server.http
-        self._tokenizer, self._spec, self._labels = tokenizer, spec, labels
+        self._tokenizer, self._spec, self._weights = tokenizer, spec, dict(labels or {})
+        self._label_texts: list[str] = []
+        self._label_requests = SharedRequests(lambda calls: (calls,), self._read_together)
         if server.capabilities:
             self._score  # noqa: B018 - what cannot be scored is refused here
 
@@ -77,27 +79,18 @@ class OpenAIVerifier:
                 f"{spec.format} is scored by.",
                 hint="vLLM, SGLang, llama.cpp's llama-server and trtllm-serve give them.",
             )
-        labels = self._labels
-        if labels is None:
+        if not self._weights:
             tokens = label_ids(self._tokenizer, spec.labels)
-            labels = dict(zip(tokens, spec.labels.values(), strict=True))
-        texts = [self._tokenizer.decode([label]) for label in labels]
-        send = partial(self._read_together, tuple(labels))
-        label_requests = SharedRequests[list[int], LogProbs](lambda calls: (calls,), send)
-        return partial(self._graded, label_requests, tuple(labels), texts, tuple(labels.values()))
+            self._weights = dict(zip(tokens, spec.labels.values(), strict=True))
+        self._label_texts = [self._tokenizer.decode([label]) for label in self._weights]
+        return self._graded
 
-    async def _graded(
-        self,
-        label_requests: SharedRequests[list[int], LogProbs],
-        labels: Sequence[int],
-        texts: Sequence[str],
-        weights: Sequence[float],
-        ids: list[int],
-    ) -> float:
+    async def _graded(self, ids: list[int]) -> float:
         """The mean of the labels' weights; a label that is left out is read as a prompt's token."""
         abilities, reading = self._server.abilities, self._server.dialect.labels
         assert reading is not None  # the capabilities say so
-        rows = await label_requests.answer(ids) if abilities.several_labels else None
+        labels, texts = tuple(self._weights), self._label_texts
+        rows = await self._label_requests.answer(ids) if abilities.several_labels else None
         if rows is None:
             body = reading.body(abilities.model, ids, labels)
             rows = reading.read(await self._http.post(self._server.dialect.path, body))
@@ -116,13 +109,12 @@ class OpenAIVerifier:
                 )
             prompts = await asyncio.gather(*(self._prompt([*ids, label]) for label in labels))
             log_probs = [prompt[-1] for prompt in prompts]
-        return answers.mean_weight([each for each in log_probs if each is not None], weights)
+        present = [each for each in log_probs if each is not None]
+        return answers.mean_weight(present, tuple(self._weights.values()))
 
-    async def _read_together(
-        self, labels: Sequence[int], calls: Waiting[list[int], LogProbs]
-    ) -> None:
+    async def _read_together(self, calls: Waiting[list[int], LogProbs]) -> None:
         """Answer each dialogue with the probabilities of the labels after it, as they come."""
-        server, prompts = self._server, [ids for ids, _ in calls]
+        server, prompts, labels = self._server, [ids for ids, _ in calls], tuple(self._weights)
         several = label_rows(self._http, server.dialect, server.abilities.model, prompts, labels)
         with suppress(EndpointError):  # a request of its own says it again, or is patient
             async with aclosing(several):
