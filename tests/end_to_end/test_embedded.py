@@ -129,7 +129,7 @@ def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_g
     async def ask():
         async with Session.open_async("demo", server="embedded") as session:
             generator, _ = session.endpoints
-            session.replicas.pairs[0].connection.patience_s = 0.0
+            session.replicas.pairs[0].connection.limit_patience(0.0)
             call = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False)
             engine = engines_of(psutil.Process())["generator"]
             with monkeypatch.context() as patch:

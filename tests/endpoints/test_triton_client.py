@@ -28,7 +28,7 @@ async def loop_of_all_tests(anyio_backend):
 
 async def test_a_server_that_is_not_there_is_named():
     async with TritonConnection("127.0.0.1:1") as connection:
-        connection.patience_s = 0.0
+        connection.limit_patience(0.0)
         with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
             await connection.verifier().score(TWO)
 

@@ -39,10 +39,12 @@ class FakeServers:
 class FakeServer:
     def __init__(self, servers, url, model):
         self.servers, self.url, self.model = servers, url, model
-        self.patience_s = 60.0
         self.capabilities = None
 
-    async def probe(self):
+    def limit_patience(self, seconds):
+        pass
+
+    async def probe(self, patience_s=None):
         known = self.servers.known.get(self.url)
         if known is None or self.url in self.servers.down:
             raise EndpointUnavailable(f"Nothing answers at {self.url}.", "Start it.")

@@ -257,13 +257,8 @@ class EmbeddedConnection:
         """`engines` are one or both; what asks for another raises KeyError."""
         self._engines = engines
 
-    @property
-    def patience_s(self) -> float:
-        """How long a request is sent again once an engine is gone for good."""
-        return min(engine.patience_s for engine in self._engines.values())
-
-    @patience_s.setter
-    def patience_s(self, seconds: float) -> None:
+    def limit_patience(self, seconds: float) -> None:
+        """See endpoints.Connection."""
         for engine in self._engines.values():
             engine.patience_s = seconds
 

@@ -85,8 +85,8 @@ class Connection(Protocol):
     def address(self) -> str:
         """Address of the engines, for people."""
 
-    patience_s: float
-    """How long a request is sent again; less where another server can take it."""
+    def limit_patience(self, seconds: float) -> None:
+        """Send requests again for so long only: another server can take them."""
 
     def generator(self, ends: OutputEnds, role: Role = "generator") -> StreamingGenerator:
         """The generator, or a verifier that writes."""

@@ -71,8 +71,7 @@ class TritonConnection:
         the model that makes scores of its logits; None: itself does.
         """
         self.address = address
-        self.patience_s = PATIENCE_S
-        """How long a request is sent again; less where another server can take it."""
+        self._patience_s = PATIENCE_S
         self.host = host
         self._models: dict[Role, str] = {"generator": wire.GENERATOR, "verifier": verifier_model}
         self._verifier_writes = verifier_writes
@@ -98,6 +97,10 @@ class TritonConnection:
             await self._tokens.aclose()
         if self._closing:
             await asyncio.wait(self._closing)
+
+    def limit_patience(self, seconds: float) -> None:
+        """See endpoints.Connection."""
+        self._patience_s = seconds
 
     def generator(self, ends: OutputEnds, role: Role = "generator") -> TritonGenerator:
         """The generator, or a verifier that writes; see endpoints.Connection."""
@@ -174,7 +177,7 @@ class TritonConnection:
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of `attempt`, which is made again while the server may come back."""
-        return await retried(attempt, self._restarts.comes_back, self.patience_s)
+        return await retried(attempt, self._restarts.comes_back, self._patience_s)
 
     async def _infer(self, model: str, request: bytes, least_s: float = 0.0) -> Any:
         """The answer to one unary request, a ModelInferRequest's bytes.

@@ -64,17 +64,11 @@ class RemoteConnection:
         """Where the compiled engine is served; else where the first server is."""
         return self._beside.address if self._beside else next(iter(self._servers.values())).url
 
-    @property
-    def patience_s(self) -> float:
-        """How long a request is sent again; less where another server can take it."""
-        return min(each.patience_s for each in self._servers.values())
-
-    @patience_s.setter
-    def patience_s(self, seconds: float) -> None:
-        for each in self._servers.values():
-            each.patience_s = seconds
-        if self._beside:
-            self._beside.patience_s = seconds
+    def limit_patience(self, seconds: float) -> None:
+        """See Connection."""
+        for each in (*self._servers.values(), self._beside):
+            if each:
+                each.limit_patience(seconds)
 
     @property
     def silent(self) -> Sequence[str]:
@@ -196,11 +190,7 @@ class Remotes:
 
         Raises EndpointUnavailable if it does not answer, ServerError if it lacks a capability.
         """
-        patience_s, server.patience_s = server.patience_s, PROBE_PATIENCE_S
-        try:
-            capabilities = await server.probe()
-        finally:
-            server.patience_s = patience_s
+        capabilities = await server.probe(PROBE_PATIENCE_S)
         try:
             self._require(role, server, capabilities)
         except ServerError:

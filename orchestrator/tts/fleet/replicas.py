@@ -131,7 +131,7 @@ class Replicas:
         self.elastic = True
         for pair in self.pairs:
             if pair.connection:
-                pair.connection.patience_s = MOVING_PATIENCE_S
+                pair.connection.limit_patience(MOVING_PATIENCE_S)
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._look())
 

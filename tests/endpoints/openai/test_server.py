@@ -220,7 +220,7 @@ async def test_a_server_that_is_gone_for_good_is_named_with_its_address():
     stand_in = StandIn()
     async with opened(stand_in) as (server, generator):
         await stand_in.stop()
-        server.patience_s = 0.5
+        server.limit_patience(0.5)
         try:
             with pytest.raises(
                 EndpointUnavailable, match=f"answers at {server.http.address}: Conn"
@@ -252,7 +252,7 @@ async def failed(failure, *, streaming=True, **options):
     stand_in = StandIn()
     async with opened(stand_in, **options) as (server, generator):
         stand_in.failures = [failure] * 50
-        server.patience_s = 0.5
+        server.limit_patience(0.5)
         with pytest.raises(EndpointError) as caught:
             [new async for new in stream_of(generator, replace(CALL, streaming=streaming))]
         return caught.value

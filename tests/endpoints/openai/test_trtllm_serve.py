@@ -79,7 +79,7 @@ async def test_an_output_that_the_engine_gave_up_is_no_output(reason):
     choice = {"text": "", "token_ids": [40], "finish_reason": reason, "logprobs": None}
     stand_in = TrtllmServe()
     async with opened(stand_in) as (server, generator):
-        server.patience_s = 0.5
+        server.limit_patience(0.5)
         stand_in.failures = [lambda: web.json_response({"choices": [choice]})] * 50
         with pytest.raises(EndpointUnavailable, match=f"finish_reason '{reason}'"):
             await generator.generate(CALL)

@@ -74,9 +74,12 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(
+        self, attempt: Callable[[], Awaitable[T]], patience_s: float | None = None
+    ) -> T:
         """The result of an attempt, repeated after a failure that may pass (see `retried`)."""
-        return await retried(attempt, self._comes_back, self.patience_s)
+        patience_s = self.patience_s if patience_s is None else patience_s
+        return await retried(attempt, self._comes_back, patience_s)
 
     async def get(self, path: str) -> Any:
         """The answer of a path, None if it is not JSON."""

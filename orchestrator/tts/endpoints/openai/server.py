@@ -58,15 +58,6 @@ class OpenAIServer:
         await self.aclose()
 
     @property
-    def patience_s(self) -> float:
-        """How long a request is sent again; less where another server can take it."""
-        return self.http.patience_s
-
-    @patience_s.setter
-    def patience_s(self, seconds: float) -> None:
-        self.http.patience_s = seconds
-
-    @property
     def dialect(self) -> Dialect:
         """How it is asked."""
         assert self._dialect is not None, "probe() finds out how a server is asked: it comes first"
@@ -78,11 +69,15 @@ class OpenAIServer:
         assert self.capabilities is not None, "probe() finds out what a server can do"
         return self.capabilities
 
-    async def probe(self) -> Capabilities:
+    def limit_patience(self, seconds: float) -> None:
+        """Send requests again for so long only."""
+        self.http.patience_s = seconds
+
+    async def probe(self, patience_s: float | None = None) -> Capabilities:
         """Find out what it is and can do; raises EndpointUnavailable, or ServerError and why."""
         try:
             self.capabilities, self._dialect = await self.http.patiently(
-                lambda: probe(self.http, self._model)
+                lambda: probe(self.http, self._model), patience_s
             )
         except (EndpointUnavailable, EndpointTimeout) as error:
             raise EndpointUnavailable(
