@@ -225,7 +225,9 @@ class Solver:
                         problem = await anext(problems, None)
                         if problem is None:
                             break
-                        await self._advisable(problem)
+                        while self._allocation and not self._allocation.ready(problem.id):
+                            self._decided.clear()  # others decide its advice
+                            await self._decided.wait()
                         place = ExitStack()
                         place.callback(waiting.release)
                         group.create_task(solve(problem, place))
@@ -327,12 +329,6 @@ class Solver:
         """The form of an answer, for searches that stop early."""
         by_text = bool(self._plan.equal or self._tests(problem))
         return answer_form_of(self._reader(problem), by_text=by_text)
-
-    async def _advisable(self, problem: Problem) -> None:
-        """Wait until the problems are solved that decide its advice."""
-        while self._allocation and not self._allocation.ready(problem.id):
-            self._decided.clear()
-            await self._decided.wait()
 
 
 class StepCallbacks:

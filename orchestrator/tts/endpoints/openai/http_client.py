@@ -162,7 +162,9 @@ class Http:
         try:
             async with await self._heard(request) as answer:
                 if answer.status != 200:
-                    text = self._hidden(await self._whole(answer, path))
+                    text = await self._whole(answer, path)
+                    if self._key:  # which some servers repeat
+                        text = text.replace(self._key.encode(), b"***")
                     raise error_of_answer(self.address, path, answer.status, text, answer.headers)
                 yield answer
         except aiohttp.ConnectionTimeoutError:
@@ -206,10 +208,6 @@ class Http:
 
     def _too_long(self, path: str) -> str:
         return f"The server at {self.address} answered {path} with more than {MOST_BYTES:,} bytes."
-
-    def _hidden(self, words: bytes) -> bytes:
-        """A server's words without the key, which some repeat."""
-        return words.replace(self._key.encode(), b"***") if self._key else words
 
 
 async def read_out(events: AsyncGenerator[Any, None]) -> None:
