@@ -174,21 +174,16 @@ class OpenAIGenerator(StreamingGenerator):
 
     async def _once(self, call: GenerateCall) -> NewTokens:
         """The whole output."""
-        piece = await self._whole(self._asked(call), self._output(call))
+        dialect, ask, piece = self._server.dialect, self._asked(call), None
+        if dialect.read_streamed:
+            piece = await self._read(replace(ask, stream=True), self._output(call))
+        if piece is None:
+            piece = dialect.piece(await self._http.post(dialect.path, self._body(ask)))
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
         size = self._output(call).add(new.ids)
         return NewTokens(new.ids[:size], new.log_probs[:size], True, new.top[:size])
-
-    async def _whole(self, ask: Ask, output: Output) -> Piece:
-        if self._server.dialect.read_streamed:
-            read = await self._read(replace(ask, stream=True), output)
-            if read is not None:
-                return read
-        return self._server.dialect.piece(
-            await self._http.post(self._server.dialect.path, self._body(ask))
-        )
 
     async def _read(self, ask: Ask, output: Output) -> Piece | None:
         """A whole output from its stream, read to its end here; None if that leaves a token out."""
