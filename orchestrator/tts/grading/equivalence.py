@@ -257,9 +257,8 @@ def _scalar(expression: Any) -> Sketch | None:
 def _fraction(expression: Any, values: dict[Any, Any] | None = None) -> Any:
     """With fractions for decimal numbers, and for other terms what is known of them."""
     fractions = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
-    return expression.xreplace(
-        {**fractions, **(values or {})}
-    )  # at once: sympy rounds what it builds
+    # at once: sympy rounds what it builds
+    return expression.xreplace({**fractions, **(values or {})})
 
 
 def _is_rounded(expression: Any) -> bool:
