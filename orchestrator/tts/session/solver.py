@@ -36,7 +36,6 @@ from tts.problem import Problem
 from tts.runs.state import ProblemState
 from tts.search import (
     Allocation,
-    AnswerOf,
     BudgetedSearch,
     Decision,
     Generated,
@@ -302,8 +301,10 @@ class Solver:
         """A new search for a problem, within its budget."""
         request = self._plan.request
         advice = self._allocation.advice(problem.id) if self._allocation else None
+        by_text = bool(self._plan.equal or self._tests(problem))
+        form = answer_form_of(self._reader(problem), by_text=by_text)
         search = self._plan.strategy.new_search(
-            *(problem, request.seed, self._form(problem), advice, self._plan.calibration),
+            *(problem, request.seed, form, advice, self._plan.calibration),
             consecutive=self._plan.deployment.consecutive_seeds,
         )
         tokens = advice.cap if advice else request.limits.budget_tokens
@@ -324,11 +325,6 @@ class Solver:
         if tests is None or self._plan.answer_of:
             return self._answer_of
         return partial(extract_code, names=tests.names)
-
-    def _form(self, problem: Problem) -> AnswerOf:
-        """The form of an answer, for searches that stop early."""
-        by_text = bool(self._plan.equal or self._tests(problem))
-        return answer_form_of(self._reader(problem), by_text=by_text)
 
 
 class StepCallbacks:
