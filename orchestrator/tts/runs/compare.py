@@ -21,12 +21,7 @@ from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, is_group, read_members, runs_in, short_names
 from .log import read_events
 from .measures import ProblemMeasures
-from .rows import (
-    Row,
-    in_order,
-    rows_of,
-    told_apart,
-)
+from .rows import Row, in_order, rows_of, told_apart
 from .run import Run
 from .state import ProblemState
 from .statistics import gain_of, paired, ratio_of_means

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tts.build.spec import ROLES, Role
@@ -164,29 +165,24 @@ def _throughput() -> Iterator[Measure]:
 
 
 def _latency() -> Iterator[Measure]:
-    for percent in (50, 95, 99):
-        yield Measure(
-            f"latency_p{percent}",
-            "s",
-            "Percentiles of the time per problem, grading included, in the session that solved it.",
-            _percentile(percent, lambda run: run.latencies_s),
-        )
-    for percent in (50, 95):
-        yield Measure(
-            f"time_to_first_step_p{percent}",
-            "s",
-            "Percentiles of the time from a problem's start to the generator's first answer, of "
-            "problems solved within one session.",
-            _percentile(percent, lambda run: run.first_steps_s),
-        )
-    for percent in (50, 95):
-        yield Measure(
-            f"time_per_token_p{percent}",
-            "s",
-            "Percentiles of time in flight / generated tokens of a generator request, with its "
-            "queueing and prefill.",
-            _percentile(percent, lambda run: run.requests["generator"].seconds_per_token, 6),
-        )
+    yield from _percentiles(
+        "latency",
+        "the time per problem, grading included, in the session that solved it",
+        lambda run: run.latencies_s,
+        (50, 95, 99),
+    )
+    yield from _percentiles(
+        "time_to_first_step",
+        "the time from a problem's start to the generator's first answer, of problems solved "
+        "within one session",
+        lambda run: run.first_steps_s,
+    )
+    yield from _percentiles(
+        "time_per_token",
+        "time in flight / generated tokens of a generator request, with its queueing and prefill",
+        lambda run: run.requests["generator"].seconds_per_token,
+        digits=6,
+    )
 
 
 def _requests(engine: Role) -> Iterator[Measure]:
@@ -197,13 +193,11 @@ def _requests(engine: Role) -> Iterator[Measure]:
         f"Answered requests{', including prefetched prompts' if generates else ''}.",
         lambda run: run.requests[engine].count,
     )
-    for percent in (50, 95):
-        yield Measure(
-            f"{engine}_request_p{percent}",
-            "s",
-            "Percentiles of the time in flight of answered requests.",
-            _percentile(percent, lambda run: run.requests[engine].seconds),
-        )
+    yield from _percentiles(
+        f"{engine}_request",
+        "the time in flight of answered requests",
+        lambda run: run.requests[engine].seconds,
+    )
     yield Measure(
         f"{engine}_tokens_per_request",
         "tokens",
@@ -373,11 +367,23 @@ def _over(value: float | None, total: float) -> float | None:
     return value / total if value is not None and total else None
 
 
+def _percentiles(
+    name: str,
+    of: str,
+    values_of: Callable[[Measures], Iterable[float]],
+    percents: Iterable[int] = (50, 95),
+    digits: int = 4,
+) -> Iterator[Measure]:
+    """Percentiles of a run's times, a measure each."""
+    for percent in percents:
+        value = partial(_percentile, values_of=values_of, percent=percent, digits=digits)
+        yield Measure(f"{name}_p{percent}", "s", f"Percentiles of {of}.", value)
+
+
 def _percentile(
-    percent: int, values_of: Callable[[Measures], Iterable[float]], digits: int = 4
-) -> Callable[[Measures], MeasureValue]:
-    """A percentile of a run's values."""
-    return lambda measures: rounded(quantile(values_of(measures), percent / 100), digits)
+    run: Measures, values_of: Callable[[Measures], Iterable[float]], percent: int, digits: int
+) -> float | None:
+    return rounded(quantile(values_of(run), percent / 100), digits)
 
 
 MEASURES: Mapping[MeasureSection, tuple[Measure, ...]] = {

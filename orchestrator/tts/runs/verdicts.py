@@ -13,13 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from .clustered import (
-    Estimate,
-    Observations,
-    auroc,
-    commonest,
-    ranking,
-)
+from .clustered import Estimate, Observations, auroc, commonest, ranking
 from .events import ProblemSolved
 from .statistics import interval
 

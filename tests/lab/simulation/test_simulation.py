@@ -145,7 +145,7 @@ def test_a_critique_takes_a_step_of_the_engine_for_each_of_its_tokens():
     async def score():
         servers = fleet.fleet_of(plain.deployment, 1, "time-sliced")
         spec = plain.deployment.verifier_model
-        engines = servers.pairs[0].verifiers
+        engines = servers.pairs[0]["verifier"]
         verifier = fleet.SimulatedVerifier(servers.server, engines, plain.workload, spec)
         results = await asyncio.gather(*(verifier.score(ScoreCall(prompt)) for _ in range(2)))
         return results, engines[0].totals, engines[0].cache.unavailable

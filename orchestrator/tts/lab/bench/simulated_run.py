@@ -22,12 +22,7 @@ from tts.scheduling import SpeculationName
 from tts.search import AdaptiveVoteConfig, AutoConfig
 from tts.strategies.catalog import find_strategy
 
-from ..simulation.fleet import (
-    ROOM,
-    as_simulated,
-    on_own_cores,
-    simulated_deployment,
-)
+from ..simulation.fleet import ROOM, as_simulated, on_own_cores, simulated_deployment
 from ..simulation.scenario import Scenario, simulate
 from ..simulation.workload import CRITIQUE_SPREAD, Workload, from_traces, lengths, typical
 from ..tuning.tune import read_fits

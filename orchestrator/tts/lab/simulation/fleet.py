@@ -279,12 +279,8 @@ def _as_ids(tokens: Sequence[int]) -> Ids:
     return np.asarray(tokens, dtype=np.int32)
 
 
-@dataclass(frozen=True)
-class SimulatedPair:
-    """The engines of one server. Among several replicas of an engine the least loaded is asked."""
-
-    generators: Sequence[SimulatedEngine]
-    verifiers: Sequence[SimulatedEngine]
+SimulatedPair = Mapping[Role, Sequence[SimulatedEngine]]
+"""The engines of one server. Among several replicas of an engine the least loaded is asked."""
 
 
 @dataclass(frozen=True)
@@ -296,11 +292,7 @@ class Fleet:
 
     def totals(self, role: Role) -> StepTotals:
         """The sums over all engines of a role, and the mean of their busy times."""
-        engines = [
-            engine
-            for pair in self.pairs
-            for engine in (pair.generators if role == "generator" else pair.verifiers)
-        ]
+        engines = [engine for pair in self.pairs for engine in pair[role]]
         added = StepTotals()
         for total in fields(StepTotals):
             of_all = sum(getattr(engine.totals, total.name) for engine in engines)
@@ -334,9 +326,7 @@ def fleet_of(
                 frozenset(first + device for device in replica)
                 for replica in spec.placement.replicas
             ]
-        pairs.append(
-            SimulatedPair(by_role["generator"], by_role.get("verifier", by_role["generator"]))
-        )
+        pairs.append({"verifier": by_role["generator"], **by_role})
     gpus = [
         Gpus([engines[i] for i in members], sharing, [devices[i] for i in members])
         for members in connected(devices)

@@ -17,11 +17,7 @@ from typing import Any, TypeVar
 
 from tts.build.spec import Deployment, Role
 from tts.driver import Driver, EndedRequest, Record, Started, Submission, UsedGuess, policy_of
-from tts.engines.simulated import (
-    Affine,
-    Sharing,
-    StepTotals,
-)
+from tts.engines.simulated import Affine, Sharing, StepTotals
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.replay import Recording, Script
@@ -165,10 +161,10 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Simu
     def driver_of(pair: SimulatedPair) -> Driver:
         return Driver(
             models,
-            SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
+            SimulatedGenerator(fleet.server, pair["generator"], scenario.workload),
             SimulatedVerifier(
                 fleet.server,
-                pair.verifiers,
+                pair["verifier"],
                 scenario.workload,
                 scenario.deployment.verifier_model,
             ),

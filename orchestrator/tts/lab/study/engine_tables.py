@@ -124,7 +124,8 @@ def batch_utilisation(results: Sequence[CellResult], spec: Deployment) -> Measur
             if not steps:
                 continue
             batch = fmean(step.scheduled or 0 for step in steps)
-            tokens = _mean(step.tokens for step in steps)
+            counts = [step.tokens for step in steps if step.tokens is not None]
+            tokens = fmean(counts) if counts else None
             rows.append(
                 {
                     "schedule": result.cell.title,
@@ -148,11 +149,6 @@ def parts(steps: Sequence[T], most: int) -> Iterable[tuple[int, Sequence[T]]]:
     """Neighbouring steps in at most so many parts, each with the number of its first step."""
     size = max(1, -(-len(steps) // most))
     return ((begin, steps[begin : begin + size]) for begin in range(0, len(steps), size))
-
-
-def _mean(values: Iterable[int | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return fmean(numbers) if numbers else None
 
 
 def cache_curves(run: Path, spec: Deployment) -> Curves:

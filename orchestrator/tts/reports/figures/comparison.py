@@ -20,13 +20,7 @@ from tts.runs.rows import (
     swept,
     varying,
 )
-from tts.runs.statistics import (
-    SIGNIFICANT,
-    best_within,
-    pareto_front,
-    share_with_interval,
-    wilson,
-)
+from tts.runs.statistics import SIGNIFICANT, best_within, pareto_front, share_with_interval, wilson
 
 from .charts import (
     ACCURACY,

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tts.runs.rows import (
-    Rank,
-    Row,
-    asked_alike,
-    by_setting,
-    label,
-    mean_row,
-    ranks,
-    varying,
-)
+from tts.runs.rows import Rank, Row, asked_alike, by_setting, label, mean_row, ranks, varying
 from tts.runs.statistics import interval, rounded, share_with_interval
 
 from .charts import Cell, Figure, TableRow, flops, listed, percent
