@@ -11,7 +11,6 @@ from typing import get_args
 import psutil
 import pytest
 import yaml
-from tests.amounts import amount
 from tests.commands import prepared
 
 from tts.base import paths
@@ -143,10 +142,7 @@ def built_alone(name, home, said):
 
 
 def grown_under_every_schedule(deployment, problems, parameters, folder):
-    """Beam search on embedded engines, under each schedule: tree digests and all scores.
-
-    In the short form there are two, lockstep and decoupled.
-    """
+    """Beam search on embedded engines, under each schedule: tree digests and all scores."""
     plans = {
         schedule: prepare(
             RunConfig(
@@ -160,7 +156,7 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
             Observer(),
             problems=problems,
         )
-        for schedule in get_args(ScheduleName)[:: amount(3, 1)]
+        for schedule in get_args(ScheduleName)
     }
 
     async def grow():
