@@ -161,6 +161,7 @@ def test_a_bug_that_no_file_can_hold_keeps_its_traceback(state, monkeypatch, cap
 def test_a_signal_in_a_command_of_typer_s_is_said(number, code, said):
     program = (
         "import os, signal, sys, typer\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from tts.cli.ending import exit_code_of\n"
         "app = typer.Typer()\n"
         f"app.command()(lambda: os.kill(os.getpid(), {int(number)}))\n"
@@ -171,7 +172,6 @@ def test_a_signal_in_a_command_of_typer_s_is_said(number, code, said):
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         check=False,
     )
     assert (done.returncode, done.stderr) == (code, said)
@@ -258,6 +258,8 @@ STEP = """
 import signal, subprocess, sys
 from tts.cli.ending import exit_code_of
 
+signal.signal(signal.SIGINT, getattr(signal, sys.argv[1]))
+
 def command():
     step = subprocess.Popen(["sleep", "600"])
     try:
@@ -271,17 +273,16 @@ sys.exit(exit_code_of(command))
 """
 
 
-@pytest.mark.parametrize("sigint", [signal.SIG_DFL, signal.SIG_IGN])
+@pytest.mark.parametrize("sigint", ["default_int_handler", "SIG_IGN"])
 def test_sigterm_ends_a_command_in_order_even_where_ctrl_c_is_ignored(sigint):
     with subprocess.Popen(
-        [sys.executable, "-c", STEP],
+        [sys.executable, "-c", STEP, sigint],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, sigint),
     ) as process:
         step = int(process.stdout.readline())
-        if sigint is signal.SIG_IGN:
+        if sigint == "SIG_IGN":
             process.send_signal(signal.SIGINT)
         process.terminate()
         _, err = process.communicate(timeout=60)
