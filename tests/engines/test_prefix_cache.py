@@ -13,6 +13,7 @@ from tests.amounts import amount
 from tts.base import paths
 from tts.build.manifest import read_engine_config
 from tts.engines.generate_request import EngineLimits, GenerateRequest
+from tts.engines.opening import opening_of
 from tts.engines.pipeline import generation_config, open_pipeline
 from tts.engines.prefix_cache import PrefixCache, extend_hashes, prefix_hashes
 
@@ -224,7 +225,7 @@ def test_prompts_go_past_the_partly_filled_block_of_one_whose_whole_block_they_f
     assert not pipeline.waiting
 
 
-@pytest.mark.parametrize("seed", range(20, amount(26, 80)))
+@pytest.mark.parametrize("seed", [233, *range(20, amount(25, 80))])
 def test_the_replica_does_what_the_pipeline_does(pair, seed):
     """Both hold as many blocks after each step, and give each token in the same step.
 
@@ -359,3 +360,11 @@ def test_what_is_remembered_is_bounded():
     for start in range(0, 1000, 10):
         ask(pipeline, range(start, start + 9), [1])
     assert not ask(pipeline, range(9), [1])  # overwritten so long ago that it is new
+
+
+def test_without_chunked_context_an_engine_reuses_nothing(pair):
+    changes = {"chunked_context": False, "max_num_tokens": 256}
+    generator = pair.generator.model_copy(update=changes)
+    assert opening_of(pair, "generator").limits.kv_reuse
+    whole = pair.model_copy(update={"generator": generator})
+    assert not opening_of(whole, "generator").limits.kv_reuse

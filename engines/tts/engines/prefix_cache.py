@@ -12,7 +12,8 @@ blocks have their names before their content is computed. So a result is wrong i
 Who decodes copies a shared block before it writes. An exception is a prompt that fills the block
 exactly: it keeps the shorter name until the first token beyond is decoded.
 
-`PrefixCache` therefore does what `block_manager.hpp`, `scheduler.hpp` and `pipeline_impl.cpp` do
+`PrefixCache` therefore does what `block_manager.hpp`, `scheduler.hpp`, `pipeline_impl.cpp` and
+`sampler.cpp` do
 (2026.4, with `dynamic_split_fuse`): all of it depends on the order of requests, on their tokens and
 on which have ended, and on nothing else. Eviction is by last use: taking a block is one, and
 overwriting a kept one, but neither taking a free one nor giving one back. The engine compares the
@@ -105,14 +106,16 @@ class PrefixCache:
         """Heap of the kept blocks by last use; an entry is void if its block is not kept now."""
         self._overwritten: OrderedDict[Hash, None] = OrderedDict()
         self._running: dict[int, _Sequence] = {}
-        self._long: set[Hash] = set()
-        """Prompts that are being computed, and those with much to compute in the next step."""
+        self._long: dict[Hash, int] = {}
+        """Prompts that are being computed, and those with much to compute in the next step, with
+        their lengths."""
+        self._stopped: Collection[int] = ()
         self._uses = 0
         self._window = 0
 
     def may_enter(self, names: Sequence[Hash]) -> bool:
         """Whether a prompt, given as its prefix hashes, gets right results if it is added now."""
-        if self._long and not self._long.isdisjoint(names):
+        if any(names[length - 1 : length] == [name] for name, length in self._long.items()):
             return False
         ends = self._findable(names)
         blocks = [self._find(names[end - 1]) for end in ends]
@@ -142,7 +145,7 @@ class PrefixCache:
             block.writers += 1
             block.branch, block.window = self._branch(names, ends[-1]), self._window
         if len(names) - computed > _MUCH_NEW:
-            self._long.add(names[-1])
+            self._long[names[-1]] = len(names)
         missed = self._overwritten.keys() & names[self._block_size - 1 :: self._block_size]
         self.missed += bool(missed)
         for name in missed:
@@ -151,6 +154,7 @@ class PrefixCache:
     def step(self, stopped: Collection[int] = ()) -> None:
         """The pipeline computes a step; the requests that it was told to stop take no part."""
         self._window += 1
+        self._stopped = stopped
         room = self._step_tokens
         live = [sequence for ticket, sequence in self._running.items() if ticket not in stopped]
         new = [sequence for sequence in live if sequence.computed < sequence.prompt]
@@ -167,7 +171,7 @@ class PrefixCache:
             room -= tokens
             self._compute(sequence, sequence.computed + tokens)
         self.used = self._blocks - len(self._free) - len(self._kept)
-        self._long = {s.names[-1] for s in new if s.computed < s.prompt}
+        self._long = {s.names[-1]: s.prompt for s in new if s.computed < s.prompt}
 
     def extend(self, ticket: int, generated: Sequence[int]) -> None:
         """A running request has these tokens now."""
@@ -175,8 +179,12 @@ class PrefixCache:
         extend_hashes(sequence.names, generated[len(sequence.names) - sequence.prompt :])
 
     def leave(self, tickets: Collection[int]) -> None:
-        """At a step's end these requests leave the pipeline; unknown ones are ignored."""
-        for ticket in [ticket for ticket in self._running if ticket in tickets]:
+        """At a step's end these requests leave the pipeline; unknown ones are ignored.
+
+        The sampler drops those that are finished, and only then those go that were stopped.
+        """
+        leaving = [ticket for ticket in self._running if ticket in tickets]
+        for ticket in sorted(leaving, key=self._stopped.__contains__):
             sequence = self._running.pop(ticket)
             self._settle(sequence)
             for block in sequence.table:
