@@ -13,6 +13,7 @@ from tests.scheduling.supply import (
     decide,
     generate,
     learn,
+    learn_score,
     of_generator,
     of_verifier,
     score,
@@ -105,7 +106,26 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
             assert len(world.flying) == len(jobs), "a turn began before the last one was over"
 
     limits = {"requests": requests, "tokens": tokens, "at_once": at_once}
-    World(schedule, seed, **limits, **shared).run(check)
+    world = World(schedule, seed, **limits, **shared)
+    for load in [1, 4] * 20:  # a step of one score takes as long as one of four
+        learn_score(world.scheduler, load, 1.0)
+    world.run(check)
+
+
+@pytest.mark.parametrize(("score_s", "at_once"), [(0.9, False), (1.1, True)])
+def test_on_one_core_the_models_take_turns_once_a_step_costs_more_than_a_score_adds(
+    score_s, at_once
+):
+    scheduler = Scheduler(Policy("decoupled", 6, 400, one_core=True))
+    for known in (False, True):
+        scheduler.add(generate(0, 0))
+        scheduler.add(score(0, 1, 10))
+        sent = send(scheduler)
+        assert len(sent) == (2 if at_once or not known else 1)
+        for job in sent:
+            scheduler.end(job)
+        for load in [1, 4] * 20:
+            learn_score(scheduler, load, 1.0 + score_s * load)
 
 
 @settings(max_examples=amount(25, 100), deadline=None)

@@ -78,6 +78,35 @@ class Alternating(Schedule):
         return self.generator.budget - self.generator.load if generating else 0
 
 
+class OneCore(Schedule):
+    """The schedule `decoupled` on one core: turns like `batched`, where fuller steps are cheaper.
+
+    That is once the verifier has shown that the fixed cost of a step exceeds what a score adds.
+    """
+
+    def __init__(self, generator: Queue, verifier: Queue, widths: Collection[int]) -> None:
+        super().__init__(generator, verifier)
+        self._turns = Phased(generator, verifier, widths, batched=True)
+        self._no_turns = Decoupled(generator, verifier)
+
+    def wants_problem(self, priority: int, held_tokens: int) -> bool:
+        """Whether a queued problem should be started now; see Schedule."""
+        return self._now.wants_problem(priority, held_tokens)
+
+    def take(self) -> list[Job]:
+        """The jobs to send now."""
+        return self._now.take()
+
+    def spare(self, *, generating: bool) -> int:
+        """Slots of the generator that are left for speculation."""
+        return self._now.spare(generating=generating)
+
+    @property
+    def _now(self) -> Schedule:
+        share = self.verifier.curve.share(1)
+        return self._turns if share is not None and share < 1 / 2 else self._no_turns
+
+
 def new_schedule(
     policy: Policy, generator: Queue, verifier: Queue, widths: Collection[int]
 ) -> Schedule:
@@ -91,8 +120,8 @@ def new_schedule(
             return Phased(generator, verifier, widths, batched=name == "batched")
         case "alternating":
             return Alternating(generator, verifier)
-        case "decoupled" if policy.one_core:  # fuller steps, and no model's cache is lost
-            return Phased(generator, verifier, widths, batched=True)
+        case "decoupled" if policy.one_core:
+            return OneCore(generator, verifier, widths)
         case "decoupled" if policy.one_device:
             return Gathering(generator, verifier, widths, writes=policy.verifier_writes)
         case "decoupled":
