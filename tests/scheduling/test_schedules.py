@@ -117,11 +117,11 @@ def test_on_one_core_the_models_take_turns_once_a_step_costs_more_than_a_score_a
     score_s, at_once
 ):
     scheduler = Scheduler(Policy("decoupled", 6, 400, one_core=True))
-    for known in (False, True):
+    for is_learnt in (False, True):
         scheduler.add(generate(0, 0))
         scheduler.add(score(0, 1, 10))
         sent = send(scheduler)
-        assert len(sent) == (2 if at_once or not known else 1)
+        assert len(sent) == (2 if at_once or not is_learnt else 1)
         for job in sent:
             scheduler.end(job)
         for load in [1, 4] * 20:
