@@ -1,6 +1,7 @@
 """The check of manifests on disk: each differing value by the keys that lead to it."""
 
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.serving.corruptions import altered
 from tts.base.errors import CheckpointError
 from tts.base.findings import Finding
 from tts.build.spec import load_deployment
+from tts.checks import after_build
 from tts.checks.after_build import check_manifests
 from tts.serving.repository.manifests import render_manifests
 
@@ -20,6 +22,14 @@ TWO = "llama-8b-prm-8b-2xh100-bf16"
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """Its manifests hold the biases of its verifier's head, and so need the checkpoint."""
 GPU = [name for name in TENSORRT if name != HEADED]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _parsed_once():
+    """Most manifests are the same in each test, and take longer to parse than to write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(after_build, "parse_yaml", cache(after_build.parse_yaml))
+        yield
 
 
 @pytest.fixture
