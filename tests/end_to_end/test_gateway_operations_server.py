@@ -358,7 +358,7 @@ def test_a_second_signal_ends_searches_with_what_they_have_and_streams_with_an_e
         ThreadPoolExecutor() as threads,
     ):
         search = {"model": "demo:best-of-n", "messages": ASKED, "stream": True}
-        steps = iter(api.chat.completions.create(**search, extra_body={"tts": {"n": 256}}))
+        steps = iter(api.chat.completions.create(**search, extra_body={"tts": {"n": 512}}))
         eventually(
             lambda: (getattr(next(steps), "tts", None) or {}).get("best")
         )  # a completion is there
