@@ -12,8 +12,8 @@ blocks have their names before their content is computed. So a result is wrong i
 Who decodes copies a shared block before it writes. An exception is a prompt that fills the block
 exactly: it keeps the shorter name until the first token beyond is decoded.
 
-`PrefixCache` therefore does what `block_manager.hpp`, `scheduler.hpp`, `pipeline_impl.cpp` and
-`sampler.cpp` do
+`PrefixCache` therefore does what block_manager.hpp, scheduler.hpp, pipeline_impl.cpp and
+sampler.cpp do
 (2026.4, with `dynamic_split_fuse`): all of it depends on the order of requests, on their tokens and
 on which have ended, and on nothing else. Eviction is by last use: taking a block is one, and
 overwriting a kept one, but neither taking a free one nor giving one back. The engine compares the

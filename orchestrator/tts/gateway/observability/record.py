@@ -62,8 +62,10 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     model: str = ""
     """The name in `/v1/models`; empty until it is known to exist."""
     strategy: str | None = None
+    """The strategy of a search; None for plain generation."""
     stream: bool = False
     key: str | None = None
+    """The id of its API key."""
     replica: str | None = None
     outcome: Outcome = "failed"
     status: int = 0
@@ -79,6 +81,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     """None unless the gateway was asked to keep prompts and answers."""
     answer: str | None = None
     trace_parent: str | None = None
+    """The W3C `traceparent` header that it came with."""
     client: str | None = None
     """The address that it came from; None if addresses are not kept."""
 

@@ -51,9 +51,11 @@ class ApiKey:
     created_by: str | None = None
     """The user of the machine who made it; None in a file of an earlier version."""
     revoked_by: str | None = None
+    """The user who revoked it."""
     rotated: float | None = None
     """Unix time of its present secret, if that is not its first."""
     rotated_by: str | None = None
+    """The user who rotated it."""
     note: str | None = None
     last_used: float | None = None
     """Unix time of the last request with it, refused ones too."""
