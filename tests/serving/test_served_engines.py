@@ -1,5 +1,6 @@
 """The whole way: tiny engines, built and served as a user's would be; one engine in both roles."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -123,17 +124,21 @@ def shared(
     return deployment
 
 
-async def test_the_same_engine_writes_and_scores(shared: Deployment):
+def test_the_same_engine_writes_and_scores(shared: Deployment):
     here = shared.model_copy(update={"target": "openvino"})  # which needs no GPU to start
     labels = list(Inputs(shared).roles["verifier"].label_weights)
     prompt = np.zeros(max(labels) + 1, np.int32)
     prompt[labels] = 3, 1
-    with start_server(Triton(here)) as running:
-        assert pod_probe(running.addresses.http_port) == ""
-        async with triton_connection(shared, running.addresses.grpc) as connection:
+
+    async def ask(address: str) -> None:
+        async with triton_connection(shared, address) as connection:
             result = await connection.verifier().score(ScoreCall(prompt))
             assert result.score == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-6)
             for role in ("generator", "verifier"):
                 writer = connection.generator(OutputEnds(0), role)
                 call = GenerateCall(np.arange(5, dtype=np.int32), 5, 0, 0.0, 1.0, False)
                 assert await writer.generate(call) == [0, 1, 2, 3, 4]
+
+    with start_server(Triton(here)) as running:
+        assert pod_probe(running.addresses.http_port) == ""
+        asyncio.run(ask(running.addresses.grpc))
