@@ -257,7 +257,7 @@ def test_the_replica_does_what_the_pipeline_does(pair, seed):
             continue
         pipeline.step()
         cache.step(stopped)
-        assert cache.used == round(pipeline.get_metrics().cache_usage / 100 * blocks)
+        assert cache.in_use == round(pipeline.get_metrics().cache_usage / 100 * blocks)
         gone, stopped = stopped, set()
         for ticket, (prompt, output, handle, length) in list(live.items()):
             sequence = cache._running[ticket]

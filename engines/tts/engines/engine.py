@@ -342,7 +342,7 @@ class Engine:
     def _replicate_step(self) -> None:
         leaving = self._leaving.values()
         self._prefixes.step([j.ticket for j in leaving if j.generation and j.generation.stopped])
-        if self._prefixes.used != self._blocks_used(self._pipeline.get_metrics()):
+        if self._prefixes.in_use != self._blocks_used(self._pipeline.get_metrics()):
             # another version of the library; without reuse every result is right
             self.limits = replace(self.limits, kv_reuse=False)
             raise EngineError("its prefix cache does something unknown, and is switched off")

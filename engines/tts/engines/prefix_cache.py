@@ -92,7 +92,7 @@ class PrefixCache:
         """`step_tokens` is how many tokens a step computes at most."""
         self.missed = 0
         """Prompts of which a whole block had been kept, and was overwritten before they came."""
-        self.used = 0
+        self.in_use = 0
         """Blocks in use in the last step."""
         self._blocks = blocks
         self._block_size = block_size
@@ -170,7 +170,7 @@ class PrefixCache:
             tokens = min(room, sequence.prompt - sequence.computed)
             room -= tokens
             self._compute(sequence, sequence.computed + tokens)
-        self.used = self._blocks - len(self._free) - len(self._kept)
+        self.in_use = self._blocks - len(self._free) - len(self._kept)
         self._long = {s.names[-1]: s.prompt for s in new if s.computed < s.prompt}
 
     def extend(self, ticket: int, generated: Sequence[int]) -> None:
@@ -288,4 +288,4 @@ class PrefixCache:
         self._kept[block.name] = block
         heapq.heappush(self._oldest, (block.last_use, block.name))
         if len(self._oldest) > 4 * self._blocks:  # most are void
-            self._oldest = sorted((kept.last_use, name) for name, kept in self._kept.items())
+            self._oldest = sorted((block.last_use, name) for name, block in self._kept.items())
