@@ -190,7 +190,7 @@ def test_a_reset_empties_the_prefix_cache_and_changes_no_output(open_host):
 
 
 def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(open_host):
-    runner = open_host(max_active=1)
+    runner = open_host(max_active=1, max_seq_len=4096, blocks=256)
     started, ended = threading.Event(), threading.Event()
     replies = {}
 
@@ -203,7 +203,7 @@ def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(ope
 
         return collect
 
-    running = runner.host.submit(sampled(n=200, streaming=True), on_response("running"))
+    running = runner.host.submit(sampled(n=4000, streaming=True), on_response("running"))
     waiting = runner.host.submit(sampled(n=200), on_response("waiting"))
     assert started.wait(10)
     runner.host.stop(waiting)
