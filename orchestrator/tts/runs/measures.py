@@ -9,14 +9,16 @@ gives the measures of its events so far.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import pickle
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import NamedTuple, Self
+
+import msgspec
 
 from tts.base.errors import RunError
 from tts.build.spec import ROLES, Role
@@ -118,7 +120,8 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
     def __init__(self, places: Mapping[str, int]) -> None:
         """`places` has the number of each id in that order (`RunState.solved`)."""
         self._places = places
-        self._begins = array("q")
+        self._ends = array("q", [0])
+        """The place in the file where each ends and the next one begins."""
         self._file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - as long as this is
 
     def __del__(self) -> None:
@@ -127,8 +130,9 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
     def append(self, problem: ProblemMeasures) -> None:
         """Keep the problem that was solved last; raises RunError if the disk refuses."""
         try:
-            self._begins.append(self._file.seek(0, os.SEEK_END))
-            pickle.dump(tuple(problem), self._file)
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(json.dumps(problem).encode())  # ASCII: text may hold half a pair
+            self._ends.append(self._file.tell())
         except OSError as error:
             raise RunError(
                 f"A temporary file cannot be written: {error.strerror or error}.",
@@ -136,8 +140,10 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
             ) from error
 
     def __getitem__(self, name: str) -> ProblemMeasures:
-        self._file.seek(self._begins[self._places[name]])
-        return ProblemMeasures(*pickle.load(self._file))
+        place = self._places[name]
+        begin, end = self._ends[place], self._ends[place + 1]
+        self._file.seek(begin)
+        return msgspec.convert(json.loads(self._file.read(end - begin)), ProblemMeasures)
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
@@ -146,7 +152,7 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
         return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._begins)
+        return len(self._ends) - 1
 
     def right(self, rule: str) -> dict[str, float]:
         """1 for each problem whose answer by this rule is right, 0 for each other with a reference.
