@@ -270,15 +270,17 @@ def _plan_gpus(
         print_memory_plan(out, planned)
         print_headroom(out, planned)
         print_pools(out, planned, pools, planned_pools)
-    written = None
+    changed_file = None
     if pools != planned_pools and options.write:
         file = deployment_file(options.deployment)
         write_values(file, {(role, "kv_cache", "tokens"): n for role, n in planned_pools.items()})
-        written = str(file)
+        changed_file = str(file)
     if pools != planned_pools and not options.as_json:
         hint = f"`tts plan {options.deployment} --write` writes them."
-        out.print(f"Written to {written}" if written else hint, markup=False, soft_wrap=True)
-    return replace(document, gpu_memory=gpu_memory(planned, pools), written=written)
+        out.print(
+            f"Written to {changed_file}" if changed_file else hint, markup=False, soft_wrap=True
+        )
+    return replace(document, gpu_memory=gpu_memory(planned, pools), written=changed_file)
 
 
 def _plan_started(

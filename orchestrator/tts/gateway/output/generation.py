@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -20,6 +21,7 @@ from tts.endpoints.base import GenerateCall
 from tts.endpoints.shaping import Shaping
 from tts.endpoints.streaming import NewTokens
 from tts.endpoints.thinking import ThinkingWriter
+from tts.endpoints.together import TickBatcher
 from tts.engines.wire import Guide
 from tts.fleet.endpoints import routed_reading, routed_stream
 from tts.fleet.replicas import Replicas
@@ -97,8 +99,7 @@ class TextGenerator:
         self._replicas = replicas
         self._filters = filters
         self._new_detokenizer = detokenizers(models.generator)
-        self._chats: dict[tuple[Tokenizer, bool], list[_Rendering]] = {}
-        """Chats of this turn of the event loop, which are rendered in one exchange."""
+        self._chats = TickBatcher(_render, sys.maxsize)
 
     @property
     def context(self) -> int:
@@ -109,11 +110,8 @@ class TextGenerator:
         self, tokenizer: Tokenizer, chat: Sequence[Message], *, generation_prompt: bool
     ) -> str:
         """A chat by its template, in one exchange with all chats of this turn of the event loop."""
-        loop, kind = asyncio.get_running_loop(), (tokenizer, generation_prompt)
-        if kind not in self._chats:
-            loop.call_soon(lambda: _render(*kind, self._chats.pop(kind)))
-        text: asyncio.Future[str] = loop.create_future()
-        self._chats.setdefault(kind, []).append((chat, text))
+        text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._chats.add((tokenizer, generation_prompt), (chat, text))
         return await text
 
     def prompt_ids(self, text: str) -> list[int]:
@@ -320,10 +318,9 @@ class TextGenerator:
         return streams[0] if len(streams) == 1 else _merged(streams)
 
 
-def _render(
-    tokenizer: Tokenizer, generation_prompt: bool, renderings: Sequence[_Rendering]
-) -> None:
+def _render(kind: tuple[Tokenizer, bool], renderings: Sequence[_Rendering]) -> None:
     """Render chats at once, or each by itself where one cannot be."""
+    tokenizer, generation_prompt = kind
     renderings = [each for each in renderings if not each[1].done()]
     try:
         texts = tokenizer.chats(
@@ -332,7 +329,7 @@ def _render(
     except Exception as error:
         if isinstance(error, CheckpointError) and len(renderings) > 1:
             for each in renderings:
-                _render(tokenizer, generation_prompt, [each])
+                _render(kind, [each])
             return
         for _, future in renderings:
             future.set_exception(error)
