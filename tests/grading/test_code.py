@@ -52,7 +52,12 @@ FORMS = {
 }
 
 
-def passes(extra, code, *, solution=None, kind=OPEN, cpu_s=1):
+@pytest.fixture(autouse=True)
+def _ends_are_logged(caplog):
+    caplog.set_level("DEBUG", "tts.grading.code")
+
+
+def passes(extra, code, *, solution=None, kind=OPEN, cpu_s=10):
     grader = CodeGrader(ExecutionSpec(sandbox=kind, cpu_s=cpu_s))
 
     async def graded():
@@ -100,12 +105,15 @@ def test_where_none_does_it_is_the_last_block_or_the_whole_completion(text, code
         (MBPP, "def total(xs):\n    print('a' * 100_000)\n    return sum(xs)", True),
         (MBPP, WRONG, False),
         (MBPP, "def total(xs", False),
-        (MBPP, "while True: pass", False),
     ],
 )
 def test_code_is_right_if_its_tests_are_reached_and_pass(extra, code, is_right):
     verdict = passes(extra, code)
     assert verdict.outcome is (Outcome.EQUAL if is_right else Outcome.DIFFERENT)
+
+
+def test_code_that_does_not_end_is_wrong():
+    assert passes(MBPP, "while True: pass", cpu_s=1).outcome is Outcome.DIFFERENT
 
 
 COMPARED = """
@@ -162,7 +170,7 @@ def total(xs):
 @pytest.mark.parametrize("code", DECEPTIONS)
 def test_code_that_deceives_its_tests_is_wrong(extra, code):
     code = code if "def total" in code else f"{code}\n{RIGHT}"
-    assert passes(extra, code, cpu_s=5).outcome is Outcome.DIFFERENT
+    assert passes(extra, code).outcome is Outcome.DIFFERENT
 
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP])

@@ -73,10 +73,12 @@ class CodeGrader:
             "together": together,
         }
         command = [sys.executable, "-I", "-c", _HARNESS]
-        failure = (await self._sandbox.run(command, json.dumps(job).encode())).failure
-        if failure is Failure.NOT_STARTED:
+        end = await self._sandbox.run(command, json.dumps(job).encode())
+        if end.failure is Failure.NOT_STARTED:
             return Verdict(Outcome.UNDECIDED, Reason.CRASHED)
-        return Verdict(Outcome.DIFFERENT if failure else Outcome.EQUAL, Reason.TESTS)
+        if end.failure:
+            logger.debug("the tests of an answer failed: %s (%s)", end.failure.value, end.errors)
+        return Verdict(Outcome.DIFFERENT if end.failure else Outcome.EQUAL, Reason.TESTS)
 
 
 class ProblemTests:
