@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from tts.endpoints.streaming import NewTokens
 from tts.gateway.app import App
 from tts.gateway.call import Service, Settings
+from tts.gateway.exchange import ON_LEAVE
 from tts.gateway.observability.recorder import Recorder
 from tts.gateway.output.generation import TextGenerator
 from tts.gateway.safety.filters import FilterChain
@@ -69,15 +70,28 @@ async def answered(app, path, body=None, headers=None, method=None):
 
 async def exchanged(app, path, receive, headers=None, method="POST"):
     """The same of a request that comes, and ends, as `receive` says."""
-    sent = []
+    sent, state, watches = [], {}, []
+
+    async def watched():
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        state[ON_LEAVE]()
+
+    async def received():
+        message = await receive()
+        if not message.get("more_body"):
+            watches.append(asyncio.ensure_future(watched()))
+        return message
 
     async def send(message):
         sent.append(message)
 
     sent_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
     scope = {"type": "http", "path": path, "method": method, "headers": sent_headers}
-    scope["client"] = ("192.0.2.7", 4711)
-    await app(scope, receive, send)
+    scope |= {"client": ("192.0.2.7", 4711), "state": state}
+    await app(scope, received, send)
+    for watch in watches:
+        watch.cancel()
     if not sent:
         return None
     said = b"".join(part.get("body", b"") for part in sent)

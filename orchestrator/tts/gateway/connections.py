@@ -20,6 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from tts.base.errors import ServerError
 
+from .exchange import ON_LEAVE
+
 BACKLOG = 1024
 HEADERS_TIMEOUT_S = 10
 """Until the headers must be complete, counted from the connection's start or its last response."""
@@ -247,6 +249,8 @@ class LimitedProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
+        if on_leave := cycle.scope["state"].get(ON_LEAVE):
+            on_leave()
         return True
 
     def _await_headers(self) -> None:

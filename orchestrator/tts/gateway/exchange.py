@@ -1,7 +1,8 @@
 """One HTTP request and its response, over ASGI.
 
 A client that goes away cancels the task that works for it: `disconnected` tells that apart from the
-gateway's own end.
+gateway's own end. The HTTP server says so by `ON_LEAVE` in the scope's state; to wait for ASGI's
+message takes a task for each request, and ends it as garbage that is found by a search alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import time
 from asyncio import timeout
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,6 +30,8 @@ EVENTS = b"text/event-stream; charset=utf-8"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Request ids that a client may choose."""
 _UNPRINTABLE = re.compile("[^ -~]")
+ON_LEAVE = "tts.on_leave"
+"""What the HTTP server calls when the client goes away, in the state of a request's scope."""
 BODY_TIMEOUT_S = 30.0
 """How long a body may take to come, once the headers are there."""
 
@@ -63,7 +67,7 @@ class Exchange:
         self._query: bytes = scope.get("query_string", b"")
         self._receive = receive
         self._send = send
-        self._watch: asyncio.Task[None] | None = None
+        self._state: dict[str, Any] = scope["state"]
         chosen_id = self.header(b"x-request-id") or ""
         record.id = chosen_id if _REQUEST_ID.fullmatch(chosen_id) else prefix + record.id
         self.add_header("x-request-id", record.id)
@@ -110,14 +114,12 @@ class Exchange:
             raise ApiError(
                 408, f"The body of the request did not come within {BODY_TIMEOUT_S:.0f} s."
             ) from None
-        self._watch = asyncio.ensure_future(self._until_gone(asyncio.current_task()))
+        self._state[ON_LEAVE] = partial(self._give_up, asyncio.current_task())
         return b"".join(parts).removeprefix(codecs.BOM_UTF8)
 
-    async def _until_gone(self, work: asyncio.Task[Any] | None) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if self.record.t6 is None and work is not None:
-            self.disconnected = True
+    def _give_up(self, work: asyncio.Task[Any] | None) -> None:
+        self.disconnected = True
+        if work:
             work.cancel()
 
     def add_header(self, name: str, value: str) -> None:
@@ -162,8 +164,7 @@ class Exchange:
 
     def close(self) -> None:
         """The request is over, in whatever way."""
-        if self._watch:
-            self._watch.cancel()
+        self._state.clear()
 
     @property
     def streaming(self) -> bool:
