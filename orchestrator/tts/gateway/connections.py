@@ -249,7 +249,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
-        if on_leave := cycle.scope["state"].get(ON_LEAVE):
+        if on_leave := cycle.scope["state"].pop(ON_LEAVE, None):
             on_leave()
         return True
 
