@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tts.engines.statistics import IterationLog, Statistics
+from tts.fleet import engine_steps
 from tts.fleet.engine_steps import MetricSamples, logged_steps, recording_steps, steps_of
 from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run
@@ -145,12 +146,17 @@ def test_a_run_goes_on_where_nothing_can_be_recorded(tmp_path, caplog):
 
 @contextmanager
 def serving(*pages):
-    """The address of a server that gives one page after the other, the last one for ever."""
+    """The address of a server that gives one page after the other, the last one for ever.
+
+    In place of None it ends the connection.
+    """
     left = list(pages)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            page = left.pop(0) if len(left) > 1 else left[0]
+            if (page := left.pop(0) if len(left) > 1 else left[0]) is None:
+                self.close_connection = True
+                return
             self.send_response(200)
             self.send_header("Content-Length", str(len(page)))
             self.end_headers()
@@ -185,6 +191,26 @@ def test_metrics_are_sampled_where_the_engines_have_made_steps_since():
     (step,) = found[2]["generator"]
     assert isinstance(step, EngineStep)
     assert (step.iteration, step.active) == (9, 4)
+
+
+def test_samples_go_on_behind_a_server_that_breaks_an_answer_off(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine_steps, "PERIOD_S", 0.01)
+    with serving(page(5, 1), None, page(9, 4)) as address:
+        asked = threading.Event()
+
+        class Samples(MetricSamples):
+            def read(self):
+                samples = super().read()
+                if samples.get("generator"):
+                    asked.set()
+                return samples
+
+        record(
+            tmp_path / "run",
+            lambda began: Samples(address, began),
+            lambda log: asked.wait(10),
+        )
+    assert times(tmp_path / "run") == [[9]]
 
 
 def test_samples_are_recorded_as_such(tiny_deployment, tmp_path):

@@ -12,12 +12,14 @@ import psutil
 import pytest
 from tests.serving.conftest import wait_until
 from tests.serving.started import Stage, started_deployment
+from tests.session.remote_servers import remote
 
 from tts.base.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.fleet import connecting
 from tts.fleet.connecting import most_rows, require_engines
 from tts.fleet.engines import Engines
+from tts.fleet.remotes import Remotes
 from tts.fleet.replicas import Replicas
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
@@ -56,6 +58,37 @@ def test_those_that_do_not_answer_are_named_and_used_later(tiny_deployment, serv
     states = opened(tiny_deployment, ["one:1", "two:2"], said.append)
     assert states == {"one:1": "closed", "two:2": "open"}
     assert said == ["Using one:1", "two:2 does not answer; it is used as soon as it does"]
+
+
+@pytest.mark.parametrize(
+    ("urls", "addresses", "expected"),
+    [
+        (["gen"], ["one:1", "two:2", "three:3"], ["one:1", "two:2", "three:3"]),
+        (["gen", "gen2"], ["one:1"], ["one:1", "http://gen2"]),
+        (["gen", "gen2", "gen3"], ["one:1", "two:2"], ["one:1", "two:2", "http://gen3"]),
+        (["gen", "gen2"], ["one:1", "two:2", "a:3", "b:4"], ["one:1", "two:2", "a:3", "b:4"]),
+    ],
+)
+def test_servers_keep_their_names_and_groups_beside_engines_elsewhere(
+    tiny_deployment, served, servers, urls, addresses, expected
+):
+    urls = tuple(f"http://{url}" for url in urls)
+    for url in urls:
+        servers.serve(url)
+    deployment = remote(tiny_deployment, generator=urls, verifier=())
+    served |= dict.fromkeys(addresses, deployment_digest(deployment))
+    models = Models.load(deployment)
+
+    async def go():
+        async with Replicas(lambda address: None) as replicas:
+            engines = Engines(models, (None, None), Remotes(models, {"generator"}), replicas)
+            await engines.use_several(addresses, {each: f"g {each}" for each in addresses}, print)
+            return {pair.name: (pair.connection.address, pair.group) for pair in replicas.pairs}
+
+    pairs = asyncio.run(go())
+    assert list(pairs) == expected
+    assert all(group == f"g {address}" for address, group in pairs.values())
+    assert {name: pairs[name][0] for name in addresses} == {name: name for name in addresses}
 
 
 def fails(address):

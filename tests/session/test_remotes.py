@@ -6,9 +6,9 @@ import math
 
 import pytest
 from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering, log_prob
-from tests.session.remote_servers import remote
+from tests.session.remote_servers import FakeServer, remote
 
-from tts.base.errors import ConfigError, RunError, ServerError
+from tts.base.errors import ConfigError, EndpointUnavailable, RunError, ServerError
 from tts.build.spec import Deployment
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.build.verifiers.untrained import last_step
@@ -152,6 +152,29 @@ def test_a_server_that_does_not_answer_and_a_key_that_lacks_are_named(tiny_deplo
         Session.open(remote(tiny_deployment))
     with pytest.raises(ConfigError, match="api_key_env names NO_KEY, which is not in the env"):
         Session.open(remote(tiny_deployment, api_key_env="NO_KEY"))
+
+
+def test_each_server_is_asked_and_named_once_and_blamed_for_itself_alone(
+    tiny_deployment, servers, monkeypatch
+):
+    said = []
+    with Session.open(
+        remote(tiny_deployment, generator=("http://gone", "http://gen")), say=said.append
+    ):
+        assert sum("http://gone: does not answer" in line for line in said) == 1
+    answers = FakeServer.probe
+
+    async def probe(server, patience_s=None):
+        try:
+            return await answers(server)
+        except EndpointUnavailable as error:
+            raise EndpointUnavailable(error.message, f"Start {server.url}.") from None
+
+    monkeypatch.setattr(FakeServer, "probe", probe)
+    servers.down.add("http://ver")
+    with pytest.raises(ServerError) as refused:
+        Session.open(remote(tiny_deployment, generator=("http://gone", "http://gen")))
+    assert refused.value.hint == "Start http://ver."
 
 
 def test_triton_is_not_asked_for_what_runs_elsewhere(tiny_deployment, servers):

@@ -135,8 +135,8 @@ class MetricSamples(StepSource):
         try:
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode(errors="replace")
-        except HTTPException as error:
-            raise OSError(f"the metrics at {self._address} cannot be read: {error!r}") from error
+        except HTTPException as error:  # it has ended in the middle of its answer
+            raise ConnectionError(f"no metrics come from {self._address}: {error!r}") from error
         finally:
             connection.close()
 

@@ -96,7 +96,10 @@ class Engines:
         return all([each is not None and await _reset(each) for each in connections])
 
     def pair(self, name: str, beside: Connection | None, number: int = 0) -> EnginePair:
-        """The pair of a replica, counted from 0; `beside` leads to the engines of ours."""
+        """The pair of a replica, counted from 0; `beside` leads to the engines of ours.
+
+        Without a name it has that of its server elsewhere.
+        """
         if not self.remotes:
             pair = EnginePair(name, *endpoints_on(self.models, beside, self.own), beside)
             if beside:
@@ -104,7 +107,7 @@ class Engines:
             return pair
         remote = self.remotes.connection(number, beside)
         return EnginePair(
-            name if name and number == 0 else self.remotes.name(number),
+            name or self.remotes.name(number),
             *endpoints_on(self.models, remote, self.own),
             remote,
             probe=remote.probe,
@@ -123,7 +126,7 @@ class Engines:
         EnginePair. A single server is watched beside all that runs instead.
         """
         for number in range(max(1, len(self.remotes))):
-            pair = self.pair(name, connect(), number)
+            pair = self.pair("" if number else name, connect(), number)
             pair.check = check
             self.replicas.use(pair)
             if isinstance(pair.connection, RemoteConnection) and pair.connection.silent:
@@ -162,8 +165,10 @@ class Engines:
             self.at(addresses[number % len(addresses)], number)
             for number in range(max(len(addresses), len(self.remotes)))
         ]
-        for pair in pairs:
+        for number, pair in enumerate(pairs):
             pair.group = groups.get(pair.name, "")
+            if number >= len(addresses):  # a server again, beside another one elsewhere
+                pair.name = self.remotes.name(number)
             self.replicas.use(pair)
         self.replicas.enable_failover()
         silent: list[str] = []
@@ -229,7 +234,7 @@ async def open_replicas(
 
         replicas = await stack.enter_async_context(Replicas(connect, routing))
         engines = Engines(models, checked, remotes, replicas)
-        await remotes.probe(say)
+        await remotes.probe([*remotes.servers], say)
         services = [*started_services(deployment, remotes.started)]
         here = compiled and not addresses and deployment.server.kind == "triton"
         if here:
@@ -239,8 +244,7 @@ async def open_replicas(
         engines.servers = servers = await stack.enter_async_context(opening_all)
         for service, server in zip(services, servers, strict=True):
             if isinstance(service, Engine):
-                remotes.add(service, server)
-        await remotes.probe(say)
+                await remotes.add(service, server, say)
         if not compiled:
             engines.use_here("", check=engines.check)
         elif addresses:

@@ -138,11 +138,12 @@ class Remotes:
         }
         return [role for role in self._models.deployment.started() if role in needed]
 
-    def add(self, service: Engine, server: Server) -> None:
-        """A started engine's server, in each of its roles."""
+    async def add(self, service: Engine, server: Server, say: Callable[[str], None]) -> None:
+        """Probe and use a started engine's server, in each of its roles; raises as `probe`."""
         from tts.endpoints.openai.server import OpenAIServer
 
-        for role in self.specs.keys() & {*service.roles}:
+        roles = [role for role in service.roles if role in self.specs]
+        for role in roles:
             self.servers[role] = [
                 OpenAIServer(
                     server.addresses.url,
@@ -151,6 +152,7 @@ class Remotes:
                     comes_back=server.comes_back,
                 )
             ]
+        await self.probe(roles, say)
 
     def __len__(self) -> int:
         """How many replicas they make: as many as the engine with the most servers has."""
@@ -160,23 +162,25 @@ class Remotes:
         """Every server with its role, the generator's first."""
         return ((role, each) for role, servers in self.servers.items() for each in servers)
 
-    async def probe(self, say: Callable[[str], None]) -> None:
-        """Ask every server that was not asked yet what it is; `say` gets a line for each.
+    async def probe(self, roles: Collection[Role], say: Callable[[str], None]) -> None:
+        """Ask every server of these roles what it is; `say` gets a line for each.
 
         Raises ServerError for one that answers and cannot be used, and where none of them answers.
         """
-        new = [(role, each) for role, each in self if not each.capabilities]
-        failures = await asyncio.gather(*(self._failure(*each) for each in new))
-        for role, each in new:
+        roles_of = {each: role for role in roles for each in self.servers[role]}
+        answers = await asyncio.gather(*(self._failure(r, each) for each, r in roles_of.items()))
+        failures = dict(zip(roles_of, answers, strict=True))
+        for each, role in roles_of.items():
             say(f"{'Using the' if each.capabilities else 'The'} {self.describe(role, each)}")
         records = self.engine_records()
-        if any(records[role].reproducible is False for role in dict(new)):
+        if any(records[role].reproducible is False for role in roles):
             say(NOT_REPRODUCIBLE)
-        for role, servers in self.servers.items():
-            if not any(each.capabilities for each in servers):
-                why = next(error for error in failures if error)
+        for role in roles:
+            if not any(each.capabilities for each in self.servers[role]):
+                why = next(error for each in self.servers[role] if (error := failures[each]))
                 raise ServerError(
-                    f"The {role} does not answer at {', '.join(each.url for each in servers)}.",
+                    f"The {role} does not answer at "
+                    f"{', '.join(each.url for each in self.servers[role])}.",
                     hint=why.hint or "Start it, or correct its url.",
                 )
 
