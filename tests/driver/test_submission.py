@@ -268,6 +268,14 @@ async def test_a_search_that_asks_for_nothing_is_ended(tiny_deployment, words):
             await driver.submit(PROBLEMS[0], lambda: Faulty(0))
 
 
+async def test_those_that_wait_for_its_place_go_on(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", problems=1)
+    async with run.new_driver() as driver, asyncio.timeout(30):
+        ended = [driver.submit(problem, lambda: Faulty(0)) for problem in PROBLEMS[:2]]
+        assert (await run.submit(PROBLEMS[2])).completions
+        assert all(isinstance(each.outcome.exception(), SearchError) for each in ended)
+
+
 class AsksOnce(Faulty):
     """A strategy that fails when it is stopped."""
 

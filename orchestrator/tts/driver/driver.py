@@ -244,3 +244,4 @@ class Driver:
                 what = f"The search of problem {run.problem_id} has no result and asks for nothing."
                 hint = "A strategy must ask for work until it has its result."
                 self._settle(run.submission, SearchError(what, hint=hint))
+                self._pump_soon()  # others may wait for its place
