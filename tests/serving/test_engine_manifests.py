@@ -69,14 +69,30 @@ def test_containers_run_their_own_program_whatever_is_here(rendered: Rendered):
         assert "/dev/tcp/127.0.0.1/" in compose["services"][role]["healthcheck"]["test"][3]
 
 
-def test_the_gateway_asks_engines_where_the_manifests_have_them(rendered: Rendered, tmp_path: Path):
-    rendered(started_deployment(verifier={"max_seq_len": 128}))
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        ({}, (8000, 8001)),
+        ({"generator": 9000}, (9000, 8001)),
+        ({"verifier": 8000}, (8001, 8000)),
+        ({"generator": 8001}, (8001, 8002)),
+    ],
+)
+def test_the_gateway_asks_engines_where_the_manifests_have_them(
+    rendered: Rendered, tmp_path: Path, ports: dict[str, int], expected: tuple[int, int]
+):
+    changes = {role: {"port": port} for role, port in ports.items()}
+    rendered(
+        started_deployment(
+            **{**changes, "verifier": {"max_seq_len": 128, **changes.get("verifier", {})}}
+        )
+    )
     here = load_deployment(tmp_path / "manifests" / "deployment.yaml")
     assert here.target == "openai"
     urls = {role: spec.url for role, spec in here.remotes().items()}
     assert urls == {
-        "generator": ("http://generator:8000",),
-        "verifier": ("http://verifier:8001",),
+        "generator": (f"http://generator:{expected[0]}",),
+        "verifier": (f"http://verifier:{expected[1]}",),
     }
     assert here.verifier.max_seq_len == 128
     assert here.generator.api_key_env == KEY

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,10 @@ def servers_of(deployment: Deployment) -> dict[Role, EngineServer]:
         for role, spec in deployment.started().items()
     }
     deployment = deployment.model_copy(update=inside)
-    for number, (role, spec) in enumerate(deployment.started().items()):
-        port = spec.port if spec.port != "auto" else _FIRST_PORT + number
+    occupied = {spec.port for spec in deployment.started().values()}
+    for number, (role, spec) in enumerate(deployment.started().items(), start=_FIRST_PORT):
+        free = next(port for port in count(number) if port not in occupied)
+        port = spec.port if spec.port != "auto" else free
         command = command_of(deployment, role, port, host=_ANYWHERE)
         servers[role] = EngineServer(role, spec, port, command.argv, command.env)
     return servers
