@@ -59,6 +59,13 @@ class System:
     model: str
     process: psutil.Process | None
     """The process of a command, halted while it gets no requests."""
+    log: Path | None = None
+    """What the command says."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is a command that has ended by itself."""
+        return self.process is not None and self.process.status() == psutil.STATUS_ZOMBIE
 
     def halt(self, number: signal.Signals) -> None:
         """Halt it with all that it has started, or let it go on."""
@@ -92,6 +99,7 @@ def main() -> None:
         systems = [start_system(name, what, url, folder, stack) for name, _, what in pairs]
         words = texts_of(options.tokenizer) if systems else []
         options.json.touch()
+        ended: list[str] = []
         for system in systems:
             measured(system, "8x2", words, options, -1)  # what is learnt at the first requests
             system.halt(signal.SIGSTOP)
@@ -100,16 +108,26 @@ def main() -> None:
                 for system in systems[:: -1 if turn % 2 else 1]:
                     system.halt(signal.SIGCONT)
                     row = measured(system, cell, words, options, turn)
+                    if system.has_ended:
+                        systems.remove(system)
+                        assert system.log
+                        last = system.log.read_text(errors="replace")[-2000:]
+                        ended.append(
+                            f"{system.name} ended in {cell}, and was asked no more:\n{last}"
+                        )
+                        continue
                     system.halt(signal.SIGSTOP)
                     with options.json.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
     print_rows([json.loads(line) for line in options.json.read_text().splitlines()])
+    if ended:
+        sys.exit("\n".join(ended))
 
 
 def start_system(name: str, what: str, behind: str, folder: Path, stack: ExitStack) -> System:
     """A system, once it names its model."""
     what = what.format(port=(port := free_port()), behind=behind)
-    process = None
+    process = log = None
     if what == "instant":
         what = f"{sys.executable} {FOLDER / 'instant.py'} {port}"
     if what.startswith("http"):
@@ -122,7 +140,7 @@ def start_system(name: str, what: str, behind: str, folder: Path, stack: ExitSta
         # what it has started may be in sessions of its own, and would never end
         stack.callback(System(name, port, "", process).halt, signal.SIGCONT)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models") as answer:
-        return System(name, port, json.load(answer)["data"][0]["id"], process)
+        return System(name, port, json.load(answer)["data"][0]["id"], process, log)
 
 
 def texts_of(tokenizer: Path) -> list[str]:
@@ -167,7 +185,10 @@ def measured(
     outcome = msgspec.json.decode(output, type=Outcome)
     for failure in outcome.failures[:2]:
         print(f"{system.name}, {cell}: {failure}", file=sys.stderr)
-    memory = [each.memory_full_info() for each in family]
+    memory = []
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            memory.append(each.memory_full_info())
     tokens = sum(each.tokens for each in outcome.answered_requests)
     between = [
         (e.whole - e.first) / (e.tokens - 1) for e in outcome.answered_requests if e.tokens > 1
