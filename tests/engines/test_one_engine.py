@@ -40,14 +40,20 @@ def one(open_host, one_engine):
     return open_host(of=one_engine, guided_end_id=END, vocabulary=TEXTS)
 
 
-def test_it_writes_bit_for_bit_what_the_generator_writes(one, open_host):
+def test_it_writes_bit_for_bit_what_the_generator_writes(one_engine, pair, open_host):
     requests = [
         structs.replace(sampled(seed, return_log_probs=True), **shape)
         for seed in range(4)
         for shape in SHAPES
     ]
-    generator = open_host(guided_end_id=END, vocabulary=TEXTS)
-    assert one.run(*requests) == generator.run(*requests)
+    texts = []
+    for deployment in (one_engine, pair):
+        host = open_host(of=deployment, guided_end_id=END, vocabulary=TEXTS)
+        # whose prefixes a guided request finds, and so the last bits, depends on when its grammar
+        # is compiled: here before all others
+        host.run(structs.replace(sampled(99), **SHAPES[-1]))
+        texts.append(host.run(*requests))
+    assert texts[0] == texts[1]
 
 
 def test_scores_are_those_of_all_logits_also_among_what_it_writes(one, pair):
