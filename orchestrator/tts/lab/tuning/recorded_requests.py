@@ -21,6 +21,7 @@ import numpy as np
 
 from tts.build.spec import Deployment, Role
 from tts.build.tokenizer import Ids
+from tts.driver.sharing import common_length
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.prompting import Models
 from tts.runs.config import RunConfig
@@ -90,17 +91,10 @@ def recorded_requests(
                     if parent
                     else models.verifier.first(context.problem.full_question, "")
                 )
-                cached = common_prefix(before, ids.prompt)
+                cached = common_length(before, ids.prompt)
             scoring = Scoring(ids.prompt, cached, event.tokens)
             scorings[event.problem, parent].append(scoring)
     return RecordedRequests(_shuffled(generations), _shuffled(scorings))
-
-
-def common_prefix(first: Ids, second: Ids) -> int:
-    """How many tokens both begin with."""
-    length = min(len(first), len(second))
-    differ = np.flatnonzero(first[:length] != second[:length])
-    return int(differ[0]) if len(differ) else length
 
 
 def _shuffled(by_parent: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +80,8 @@ def deployment_digest(deployment: Deployment) -> str:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
-    for file in (Path(__file__).with_name("model_configs.py"), *_codes(deployment)):
+    names = wire.GENERATOR, wire.PRM, wire.PRM_ENGINE, wire.PRM_SCORE
+    codes = filter(None, (code_of(deployment, name) for name in names))
+    for file in (Path(__file__).with_name("model_configs.py"), *codes):
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
-
-
-def _codes(deployment: Deployment) -> Iterator[Path]:
-    for model in (wire.GENERATOR, wire.PRM, wire.PRM_ENGINE, wire.PRM_SCORE):
-        if code := code_of(deployment, model):
-            yield code

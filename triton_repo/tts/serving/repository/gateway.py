@@ -117,11 +117,6 @@ def engine_manifests(deployment: Deployment) -> dict[str, Path]:
     return {role: file for role, file in files.items() if file.is_file()}
 
 
-def checkpoint_folders(deployment: Deployment) -> list[Path]:
-    """The checkpoints' folders, and those that links in them lead to."""
-    return with_link_targets(spec.checkpoint for spec in deployment.engines().values())
-
-
 def name_of(deployment: Deployment) -> str:
     """A name that Kubernetes accepts for every kind of resource, Services included."""
     return re.sub(r"[._]", "-", f"tts-{deployment.name}")[:50].strip("-")
@@ -134,7 +129,7 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
         [*ports.values()],
         deployment=deployment_text(deployment, name, grpc),
         in_pod=deployment_text(in_pod(deployment), name, grpc),
-        folders=checkpoint_folders(deployment),
+        folders=with_link_targets(spec.checkpoint for spec in deployment.engines().values()),
         manifests=engine_manifests(deployment),
         built=HOME / "built" / deployment.name,
         key=None,

@@ -81,7 +81,8 @@ def _openvino(inputs: Inputs, role: Role, iteration_log: bool) -> TritonConfig:
     else:  # what the ensemble of the other targets takes and answers
         _take_prompts(config, ragged=True)
         _add_scores(config, 2)
-    _add_outputs(config, wire.ROW_OUTPUTS, [1])
+    for name, kind in wire.ROW_OUTPUTS.items():
+        config.output.add(name=name, data_type=_type(kind), dims=[1])
     opening = opening_of(
         deployment,
         role,
@@ -106,7 +107,7 @@ def _tensorrt(inputs: Inputs, role: Role, _: bool) -> TritonConfig:
         {
             "gpt_model_type": "inflight_fused_batching",
             "gpt_model_path": paths.engine_dir(deployment.name, role),
-            "gpu_device_ids": _gpu_device_ids(spec),
+            "gpu_device_ids": ";".join(map(_joined, spec.placement.replicas)),
             # A number of tokens, not a share of what is free, which would depend on the order of
             # loading. The smaller of the two wins, so the share is nearly everything; `tts plan`
             # says how much more than planned may be in use before it is the smaller one after all.
@@ -237,11 +238,6 @@ def _add_scores(config: TritonConfig, labels: int) -> None:
     config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[labels])
 
 
-def _add_outputs(config: TritonConfig, outputs: Mapping[str, str], dims: list[int]) -> None:
-    for name, kind in outputs.items():
-        config.output.add(name=name, data_type=_type(kind), dims=dims)
-
-
 def _type(kind: str) -> str:
     return "TYPE_STRING" if kind == "BYTES" else f"TYPE_{kind}"
 
@@ -261,10 +257,6 @@ def _set(config: TritonConfig, parameters: Mapping[str, object]) -> None:
     for key, value in parameters.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         config.parameters[key].string_value = text
-
-
-def _gpu_device_ids(spec: EngineSpec) -> str:
-    return ";".join(map(_joined, spec.placement.replicas))
 
 
 def _joined(values: Iterable[object]) -> str:
