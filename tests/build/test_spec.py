@@ -91,9 +91,10 @@ def placed(**fields):
 
 WRONG = [
     # unknown, missing and mistyped fields
-    ({"generator.max_batch": 3}, ["generator.max_batch = 3: unknown", "max_batch_size, max_num"]),
-    ({"generator.kv_cache.token": 3}, ["kv_cache.token = 3: unknown", "block_size, tokens, reuse"]),
-    ({"generators": {}}, ["generators = {}: unknown field", "name, target, generator"]),
+    ({"generator.max_batch": 3}, ["max_batch = 3: unknown", "did you mean max_batch_size?"]),
+    ({"generator.kv_cache.token": 3}, ["kv_cache.token = 3: unknown", "did you mean tokens?"]),
+    ({"generators": {}}, ["generators = {}: unknown field", "did you mean generator?"]),
+    ({"sizes": {}}, ["sizes = {}: unknown field", "allowed here: name, target, generator"]),
     ({"generator": ...}, ["generator: this field is required"]),
     ({"verifier.checkpoint": ...}, ["verifier.checkpoint: this field is required"]),
     ({"generator": None}, ["generator = None: must be a mapping"]),
@@ -233,8 +234,8 @@ def test_target_tensorrt(load):
     ("text", "problem"),
     [
         ("a: [", "not valid YAML"),
-        ("- a\n- b\n", "must hold a mapping of fields, not list"),
-        ("", "must hold a mapping of fields, not NoneType"),
+        ("- a\n- b\n", "must hold fields, such as target: openvino."),
+        ("", "must hold fields, such as target: openvino."),
         ("name: a\nname: b\n", 'duplicate key "name"'),
         (b"\xff\xfe\x00", "Cannot read the deployment file"),
     ],

@@ -155,7 +155,10 @@ def test_mistakes_are_refused_by_name_before_any_work(home, words, code, named):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"generator__max_batchsize": 3}, "generator.max_batchsize = 3: unknown field; allowed"),
+        (
+            {"generator__max_batchsize": 3},
+            "max_batchsize = 3: unknown field; did you mean max_batch_size?",
+        ),
         ({"verifier__checkpoint": "/no/such/folder"}, "/no/such/folder"),
         ({"verifier__labels": ["good", "-"]}, "verifier.labels: 'good' is "),
         (

@@ -112,6 +112,8 @@ MAP = ImportError("libm.so.6: failed to map segment from shared object")
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "temporarily unavailable"),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "x"), "Read-only file system: 'x'"),
         (MAP, MAP.msg),
         (behind(MAP), MAP.msg),
     ],
@@ -119,7 +121,7 @@ MAP = ImportError("libm.so.6: failed to map segment from shared object")
 def test_a_machine_without_memory_is_no_bug(state, capsys, error, said):
     assert exit_code_of(raising(error)) == 1
     first, *hint = capsys.readouterr().err.splitlines()
-    assert first.startswith("error: The machine has no memory, processes or files left for tts")
+    assert first.startswith("error: The system refuses memory, processes, files or disk: ")
     assert first.endswith(f"{said}.")
     assert "tts bench --resume RUN" in " ".join(hint)
     assert not state.exists()

@@ -61,7 +61,7 @@ def test_an_answer_of_null_is_none_and_leaves_the_others_theirs(write):
     ("line", "complaint"),
     [
         ("{not json", "line 2 cannot be read: it is not JSON"),
-        ("[1]", "line 2 must hold a JSON object, not list"),
+        ("[1]", "line 2 must hold a JSON object."),
         ({"answer": "2"}, "line 2 lacks the field 'problem' or 'question'; it has answer"),
         ({"problem": "x"}, "line 2 lacks the field 'answer'"),
         ({"problem": "  ", "answer": "2"}, "line 2: problem is '  '; it must be a text"),

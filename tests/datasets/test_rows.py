@@ -108,7 +108,7 @@ def test_a_json_file_holds_a_list_or_lines(tmp_path):
     file.write_text('{"problem": "1?", "answer": "1"}\n{"problem": "2?", "answer": "2"}\n')
     assert [problem.answer for problem in load_problems(str(file))] == ["1", "2"]
     for content, complaint in (
-        ('\ufeff\n[{"problem": "1?"}, 5]', "row 2 must hold a JSON object, not int"),
+        ('\ufeff\n[{"problem": "1?"}, 5]', "row 2 must hold a JSON object."),
         ('[{"problem": "1?"}', "cannot be read: it is not JSON"),
         ("[]", "holds no problems"),
     ):

@@ -88,7 +88,7 @@ def parse_json(text: str, *, strict: bool = False) -> Any:
     except RecursionError as error:
         raise Unreadable(_TOO_DEEP) from error
     except json.JSONDecodeError as error:
-        raise Unreadable(f"it is not JSON: {error}") from error
+        raise Unreadable(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from error
     except Unreadable:
         raise
     except ValueError as error:  # Python's bound on the digits of a number

@@ -29,7 +29,7 @@ def read_json_object(file: Path) -> dict[str, Any]:
             hint="The file is damaged: download or save the checkpoint again.",
         ) from error
     if not isinstance(data, dict):
-        raise CheckpointError(f"{file} must hold a JSON object, not {type(data).__name__}.")
+        raise CheckpointError(f"{file} must hold a JSON object.")
     return data
 
 

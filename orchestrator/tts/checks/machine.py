@@ -84,9 +84,7 @@ def _to_start() -> Observation:
     places = [f"{target} at {program}" for target, program in programs.items() if program]
     if places:
         return Observation("engines to start", "ok", ", ".join(places))
-    advice = (
-        f"They are named by `executable` or `container`, or installed: {ENGINES['vllm'].install}"
-    )
+    advice = f"Name one by `executable` or `container`, or install it: {ENGINES['vllm'].install}"
     return Observation("engines to start", "note", f"none of {', '.join(programs)} on PATH", advice)
 
 

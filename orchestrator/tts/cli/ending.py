@@ -45,7 +45,8 @@ _BUG_FILE = "tts-bug-"
 _BUGS_KEPT = 10
 verbose = False
 """Whether tracebacks of errors that are meant for the user are printed, too (`tts -v`)."""
-_NONE_LEFT = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+_REFUSALS = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+_REFUSALS |= {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class _Terminated(KeyboardInterrupt):
@@ -91,7 +92,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
     except Exception as error:
         if refusal := _refused(error):
             why = str(refusal) or type(refusal).__name__
-            _say(f"error: The machine has no memory, processes or files left for tts: {why:.300}.")
+            _say(f"error: The system refuses memory, processes, files or disk: {why:.300}.")
             _say("Free some, or raise the limit (ulimit -v, -u, -n). A run keeps what it has done:")
             _say("tts bench --resume RUN continues it.")
             return _failed(type(refusal).__name__, why, 1)
@@ -145,7 +146,7 @@ def _refused(error: BaseException | None) -> BaseException | None:
     """The refusal behind an error of memory, a process or a file, by machine or user's limit."""
     if error is None or (
         isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno in _NONE_LEFT)
+        or (isinstance(error, OSError) and error.errno in _REFUSALS)
         or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
         or (isinstance(error, ImportError) and "failed to map segment" in str(error))
     ):

@@ -19,6 +19,7 @@ from tts.build.spec import FORMATS, Role, bundled_deployments
 from tts.build.started.engines import ENGINES
 from tts.build.tensorrt.gpus import GPUS
 from tts.reports.console import consoles, say
+from tts.runs.files import write_whole
 from tts.session.functions import names_function
 
 from .drafting import (
@@ -74,10 +75,7 @@ def init(options: Init) -> None:
     )
     text = as_text(choices, machine, drafted(choices, machine))
     try:
-        with options.file.expanduser().open(
-            "w" if options.force else "x", encoding="utf-8"
-        ) as file:
-            file.write(text)
+        write_whole(options.file.expanduser().resolve(), text)
     except OSError as error:
         why = error.strerror or error
         raise ConfigError(f"Cannot write {options.file}: {why}.") from error
@@ -111,10 +109,10 @@ def _named(
     reported = server.capabilities
     tokenizer = server.tokenizer if tokenizer is None else tokenizer
     if tokenizer is None:
-        why = f"Its name for the model is {reported.model!r}." if reported else server.why
+        why = f"It calls the model {reported.model!r}." if reported else server.why
         raise ConfigError(
-            f"--{role}-tokenizer is missing, as the server does not name it. {why}",
-            hint=f"The tokenizer of the model at {server.url}: a folder, or OWNER/NAME on the hub."
+            f"{why} The tokenizer of the model at {server.url} is not known.",
+            hint=f"Name it by --{role}-tokenizer: a folder, or OWNER/NAME on the hub."
             + ("" if reported else " Or start the server first."),
         )
     say(reported.describe() if reported else f"{server.why} The file is written without it.")

@@ -133,7 +133,7 @@ def score(options: Score) -> None:
             print_measurement(stdout, measurement, findings, maps if final else None)
         else:
             stdout.print(str(scored.cost), markup=False, soft_wrap=True)
-    say(f"as JSONL, CSV and Parquet in {scored.folder}: {', '.join(names)}")
+    say(f"tables in {scored.folder}: {', '.join(names)}")
     if page:
         say(f"the page: {page}")
     if own_file:

@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 1_000_000
 
 
 _JSONL = (
-    'A line is a problem, such as {"problem": "1 + 1?"}. CSV, TSV and Parquet files are known by '
+    'A row is an object, such as {"problem": "1 + 1?"}. CSV, TSV and Parquet files are known by '
     "their names (.csv, .tsv, .parquet)."
 )
 
@@ -71,19 +71,16 @@ def _jsonl_rows(file: Path) -> Iterator[DatasetRow]:
         if not line.strip():
             continue
         try:
-            data = parse_json(as_text(line), strict=True)
+            data = parse_json(as_text(line.rstrip()), strict=True)
         except Unreadable as error:
             raise DatasetError(f"{where} cannot be read: {error}.", hint=_JSONL) from error
-        yield _json_row(file, number, f"line {number}", data, _JSONL)
+        yield _json_row(file, number, f"line {number}", data)
 
 
-def _json_row(
-    file: Path, number: int, place: str, data: Any, hint: str | None = None
-) -> DatasetRow:
+def _json_row(file: Path, number: int, place: str, data: Any) -> DatasetRow:
     if isinstance(data, dict):
         return DatasetRow(number, place, data)
-    what = f"{file}, {place} must hold a JSON object, not {type(data).__name__}."
-    raise DatasetError(what, hint=hint)
+    raise DatasetError(f"{file}, {place} must hold a JSON object.", hint=_JSONL)
 
 
 def _list_rows(file: Path) -> Iterator[DatasetRow]:
@@ -257,5 +254,6 @@ def missing_column(names: Collection[str], present: Collection[str], where: str)
     there = ", ".join(sorted(present)) or "none"
     return DatasetError(
         f"{where} lacks the field {' or '.join(map(repr, names))}; it has {there:.500}.",
-        hint="Name the columns: --columns problem=...,answer=... (in Python columns={...}).",
+        hint="Rename it, or name the columns: tts bench --columns problem=...,answer=... (in "
+        "Python columns={...}).",
     )

@@ -126,7 +126,7 @@ def _why_not_verified(plan: BuildPlan, verify: bool | None) -> str | None:
         return None
     if missing := missing_packages():
         return (
-            f"{' and '.join(missing)} not installed; with them it is compared by "
+            f"{' and '.join(missing)} not installed; install them, then run "
             f"tts build-engines {plan.deployment.argument} --verify"
         )
     parameters = plan.inputs.checkpoint.num_parameters

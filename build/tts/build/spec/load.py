@@ -46,7 +46,7 @@ def _read(file: Path) -> Deployment:
     except Unreadable as error:
         raise ConfigError(f"{file} is not valid YAML: {error}") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} must hold a mapping of fields, not {type(data).__name__}")
+        raise ConfigError(f"{file} must hold fields, such as target: openvino.")
     try:
         return Deployment.model_validate(data)
     except ValidationError as error:
@@ -194,8 +194,9 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object)
     if kind == "extra_forbidden":
         there = models_at(model, detail["loc"][:-1], data)
         fields = dict.fromkeys(name for each in there for name in each.model_fields)
-        allowed = ", ".join(fields) or "nothing"
-        return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
+        allowed = f"allowed here: {', '.join(fields) or 'nothing'}"
+        question = did_you_mean(str(detail["loc"][-1]), fields).strip().lower()
+        return f"{where} = {_shown(value)}: unknown field; {question or allowed}"
     reason = reason_of(detail)
     if kind == "string_type" and isinstance(value, bool):
         reason += "; put it in quotes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -135,7 +135,7 @@ class Trace:
 class List:
     """List the bundled deployments, the strategies with their parameters, or the datasets."""
 
-    kind: Annotated[Kind, typer.Argument(metavar="|".join(get_args(Kind)), help="What to list.")]
+    kind: Annotated[Kind, typer.Argument(metavar="WHAT", help="What to list.")]
     as_json: JsonOption = False
 
 
