@@ -22,7 +22,7 @@ from tests.scheduling.supply import (
 )
 
 from tts.scheduling import Job, Policy, ScheduleName, Scheduler, WorkKind
-from tts.search import Expand
+from tts.search import Expand, Score
 
 SCHEDULES = get_args(ScheduleName)
 
@@ -54,6 +54,9 @@ class World:
         self.left[problem] = self.rng.randint(1, 4)
         self.new_round(problem, WorkKind.EAGER)
 
+    def new_score(self, problem, child, tokens):
+        return score(problem, child, tokens)
+
     def run(self, check):
         while True:
             jobs = send(self.scheduler, self.supply)
@@ -70,7 +73,7 @@ class World:
         self.scheduler.end(job)
         if isinstance(job.work, Expand):
             tokens = self.rng.choice([3, 10, 30, 50])  # the last is more than the budget
-            self.scheduler.add(score(job.problem, job.work.node[0], tokens))
+            self.scheduler.add(self.new_score(job.problem, job.work.node[0], tokens))
             return
         self.open[job.problem] -= 1
         if not self.open[job.problem]:
@@ -110,6 +113,41 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
     for load in [1, 4] * 20:  # a step of one score takes as long as one of four
         learn_score(world.scheduler, load, 1.0)
     world.run(check)
+
+
+class Changing(World):
+    """Engines whose times change on the way, and scores of which some may not be needed."""
+
+    def end(self, job):
+        times = self.rng.choice([1, 4, 16]), self.rng.choice([0, 3, 30]), self.rng.random()
+        self.scheduler.learn(job, *times)
+        super().end(job)
+        if held := [each for each in self.flying if not each.generates]:
+            self.scheduler.require(self.rng.choice(held))
+
+    def new_score(self, problem, child, tokens):
+        work = Score((child,), may_be_pruned=self.rng.random() < 0.7)
+        return Job(problem, work, tokens, WorkKind.MAIN, cost=tokens)
+
+
+@settings(max_examples=amount(100, 400), deadline=None)
+@given(
+    seed=st.integers(0, 10**9),
+    requests=st.integers(1, 9),
+    tokens=st.integers(1, 80),
+    step_tokens=st.sampled_from([5, 20]),
+    shared=st.sampled_from([{}, {"one_device": True}, {"one_core": True}]),
+)
+def test_all_work_is_done_whatever_turns_out_on_the_way(
+    seed, requests, tokens, step_tokens, shared
+):
+    def check(world, jobs):
+        generating, scoring = of_generator(world.flying), of_verifier(world.flying)
+        assert len(generating) <= requests
+        assert len(scoring) <= 1 or sum(job.tokens for job in scoring) <= tokens
+
+    limits = {"requests": requests, "tokens": tokens, "verifier_step_tokens": step_tokens}
+    Changing("decoupled", seed, **limits, **shared).run(check)
 
 
 @pytest.mark.parametrize(("score_s", "at_once"), [(0.9, False), (1.1, True)])
