@@ -98,6 +98,8 @@ policies = st.builds(
     speculation=st.sampled_from(["off", "auto", "always"]),
     prefetch=st.booleans(),
     one_device=st.booleans(),
+    one_core=st.booleans(),
+    verifier_writes=st.booleans(),
     verifier_step_tokens=st.sampled_from([None, 1, 30, 512]),
 )
 

@@ -53,12 +53,6 @@ def verifier_on(models: Models, connection: Connection) -> Verifier:
     return verifier
 
 
-def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:
-    """Both engines of several servers: a request goes to one, or to another if that fails."""
-    routed = _Routed(replicas)
-    return routed, routed
-
-
 async def routed_stream(
     replicas: Replicas,
     call: GenerateCall,
@@ -107,11 +101,15 @@ async def routed_reading(
 
 
 @dataclass(frozen=True)
-class _Routed:
+class RoutedEndpoints:
+    """Both engines of several servers: a request goes to one, or to another if that fails."""
+
     replicas: Replicas
 
     async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator."""
         return await self.replicas.call(lambda pair: pair.generator.generate(call))
 
     async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier."""
         return await self.replicas.call(lambda pair: pair.verifier.score(call))

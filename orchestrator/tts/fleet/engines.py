@@ -34,7 +34,7 @@ from tts.serving.server.triton_log import Loading
 
 from .connecting import require_engines, require_served, triton_connection
 from .embedded import embedded_engines
-from .endpoints import Own, endpoints_on, routed_endpoints
+from .endpoints import Own, RoutedEndpoints, endpoints_on
 from .engine_steps import OpenSteps, steps_of
 from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
@@ -67,7 +67,8 @@ class Engines:
     def endpoints(self) -> tuple[Generator, Verifier]:
         """Generator and verifier for requests that are part of no search, divided by load."""
         if self.replicas.elastic:
-            return routed_endpoints(self.replicas)
+            routed = RoutedEndpoints(self.replicas)
+            return routed, routed
         return self.replicas.pairs[0].endpoints
 
     @property

@@ -20,7 +20,7 @@
 Model output is hostile input: no text may hang, kill or bloat the run.
 """
 
-from .canonical import canonical, is_integer
+from .canonical import canonical
 from .extract import boxed_answer, extract_answer, extract_gsm8k_answer
 from .grader import Equality, Grader, group_answers
 from .problem_grader import Outcome, ProblemGrader, Reason, Verdict
@@ -37,5 +37,4 @@ __all__ = [
     "extract_answer",
     "extract_gsm8k_answer",
     "group_answers",
-    "is_integer",
 ]

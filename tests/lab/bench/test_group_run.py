@@ -10,6 +10,7 @@ from tts.runs.compare import compare
 from tts.runs.config import read_run_config
 from tts.runs.groups import read_group
 from tts.runs.rows import label
+from tts.search import SampleSearchConfig
 from tts.session.functions import source_of
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import configure_all
@@ -30,6 +31,14 @@ def test_the_same_search_under_several_votes_is_one_run(tiny_deployment):
     blocks = {"weighted-best-of-n": {"temperature": 0.3}}
     apart = runs_of(tiny_deployment.model_copy(update={"strategies": blocks}))
     assert all(len(m.votes) == 1 for m in apart if "best-of-n" in m.votes)
+
+
+def test_values_that_are_alike_as_folders_have_runs_of_their_own():
+    forms = ["a-b", "a-b-3", "a b"]
+    variants = [("best-of-n", {"form": f}, SampleSearchConfig(answer_regex=f)) for f in forms]
+    members = members_of(variants, STRATEGIES)
+    assert [member.parameters["answer_regex"] for member in members] == forms
+    assert len({member.folder for member in members}) == 3
 
 
 SWEEP = {"n": [1, 4], "temperature": [0.5, 0.8]}

@@ -205,7 +205,7 @@ def members_of(variants: Sequence[Variant], strategies: Mapping[str, Strategy]) 
         # a name of the user's, and a value, may be any text
         words = (re.sub(r"[^A-Za-z0-9_.=-]+", "-", each) for each in (first, *assigned))
         folder = ",".join(words)[:90]
-        if folder in members:
+        while folder in members:
             folder += f"-{len(members) + 1}"
         votes: dict[str, str] = {name: strategies[name].vote for name, *_ in alike}
         members[folder] = Member(folder, votes, config.to_json())
