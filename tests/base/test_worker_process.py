@@ -35,6 +35,11 @@ def interrupted(worker, said, places):
     return False
 
 
+@pytest.mark.parametrize("text", ["é\n\u2028", "half a pair: \ud800"])
+def test_any_text_comes_back_as_it_was(worker, text):
+    assert worker.ask([text, {"a": None}]).content == [text, {"a": None}]
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of a start that nobody was told of
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("warm", [False, True])
