@@ -166,7 +166,7 @@ def test_filters_see_every_message_of_a_conversation(
     logs = CHAT, {"model": "tiny", "messages": PLAIN[3:], "logprobs": True}
     ((status, told),) = ask(logs, filters=filters)
     assert (status, told["error"]["param"]) == (400, "logprobs")
-    redacted = [PLAIN[3], {**nine, "content": filters.input("Nine?")}, PLAIN[3]]
+    redacted = [PLAIN[3], {**nine, "content": filters.prompt().whole("Nine?")}, PLAIN[3]]
     ids = Models.load(tiny_deployment).prompts(as_problem(redacted, "p"))[0].tobytes()
     assert ids in {ids for ids, _ in endpoints["generator"].calls.generated}
 

@@ -1,11 +1,13 @@
 """A search while it runs; the same asked for twice is one search."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from tts.gateway.output import running_searches
-from tts.gateway.output.running_searches import RunningSearch, RunningSearches
+from tts.gateway.output.running_searches import RunningSearch, RunningSearches, begin_search
+from tts.session.plan import Plan
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +21,7 @@ class Solving:
         self.failure = None
 
     def __call__(self):
-        async def solve(on_step, on_server):
+        async def solve(search):
             self.started += 1
             await self.end.wait()
             if self.failure:
@@ -123,11 +125,12 @@ def test_a_search_says_on_which_replica_its_tree_is_also_after_it_has_moved():
     async def go():
         moves = asyncio.Queue()
 
-        async def solve(on_step, on_server):
+        async def solve(plan):
             while replica := await moves.get():
-                on_server(replica)
+                plan.on_server(replica)
 
-        search = RunningSearch(solve)
+        session = SimpleNamespace(solve_planned=solve)
+        search = begin_search(session, Plan(None, None, (), SimpleNamespace(config=None)))
         replicas = [search.replica]
         for replica in ("a", "b", None):
             moves.put_nowait(replica)

@@ -49,17 +49,17 @@ def installed(monkeypatch, tmp_path):
 def test_without_filters_text_passes_as_it_is():
     chain = FilterChain.load()
     stream = chain.output()
-    assert (chain.input("a"), stream.feed("b"), stream.end()) == ("a", "b", "")
+    assert (chain.prompt().whole("a"), stream.feed("b"), stream.end()) == ("a", "b", "")
 
 
 def test_a_function_gets_each_text_whole_and_a_class_as_it_comes(installed):
     chain = FilterChain.load(names=["every-second", "shout"])
-    assert chain.input("abcdef") == "ACE."
+    assert chain.prompt().whole("abcdef") == "ACE."
     stream = chain.output()
     assert stream.feed("abc") == stream.feed("def") == ""
     assert stream.end() == "ACE."
     with pytest.raises(ContentBlocked, match="No shouting"):
-        chain.input("q-u-i-e-t-")
+        chain.prompt().whole("q-u-i-e-t-")
 
 
 def test_the_end_of_a_filter_passes_through_those_after_it(installed):
@@ -72,9 +72,9 @@ def test_rules_of_a_file_come_before_filters_by_name(installed, tmp_path):
     file = tmp_path / "filters.yaml"
     file.write_text("- {term: secret, action: redact}\n- {term: quiet, applies_to: input}\n")
     chain = FilterChain.load(file, ["shout"])
-    assert chain.input("a secret") == "A [REDACTED]"
+    assert chain.prompt().whole("a secret") == "A [REDACTED]"
     with pytest.raises(ContentBlocked, match="rule 2"):
-        chain.input("quiet")
+        chain.prompt().whole("quiet")
     stream = chain.output()
     stream.feed("quiet")
     with pytest.raises(ContentBlocked, match="No shouting"):
@@ -112,22 +112,23 @@ def test_a_yaml_file_says_what_is_found_where_and_what_becomes_of_it(filters_of)
 """
     )
     assert answered(chain, "Project Halcyon and poison") == f"{REDACTED} and poison"
-    assert chain.input("project halcyon") == "project halcyon"
-    for refused in (lambda: chain.input("no 123-45-6789!"), lambda: answered(chain, "123-45-6789")):
+    assert chain.prompt().whole("project halcyon") == "project halcyon"
+    number = "123-45-6789"
+    for refused in (lambda: chain.prompt().whole(number), lambda: answered(chain, number)):
         with pytest.raises(ContentBlocked, match="rule 'social security number'"):
             refused()
     with pytest.raises(ContentBlocked, match="rule 'rule 3'"):
-        chain.input("is it poison?")
+        chain.prompt().whole("is it poison?")
 
 
 def test_a_file_of_lines_blocks_terms_and_patterns(filters_of):
     chain = filters_of("# names\nhalcyon\n\n  re: sk-[a-z0-9]{4,64}\n", "filters.txt")
     for text in ("HALCYON!", "sk-abc1"):
         with pytest.raises(ContentBlocked):
-            chain.input(text)
+            chain.prompt().whole(text)
         with pytest.raises(ContentBlocked):
             answered(chain, text)
-    assert chain.input("# names, sk-") == "# names, sk-"
+    assert chain.prompt().whole("# names, sk-") == "# names, sk-"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_terms_are_whole_words_of_any_case_unless_asked_otherwise(
     filters_of, options, found, not_found
 ):
     chain = filters_of(f"- term: ass\n  action: redact\n  {options}\n")
-    assert all(REDACTED in chain.input(text) for text in found)
-    assert [chain.input(text) for text in not_found] == not_found
+    assert all(REDACTED in chain.prompt().whole(text) for text in found)
+    assert [chain.prompt().whole(text) for text in not_found] == not_found
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def chain(tmp_path_factory):
 @given(before=st.integers(LONG - 12, LONG + 3), word=st.sampled_from(["forbidden", "forbid", ""]))
 def test_a_long_text_is_filtered_as_a_whole_wherever_it_is_cut(chain, before, word):
     texts = ["a" * (before - 1) + " " + word + " and so on", "short, forbidden"]
-    assert asyncio.run(filtered(chain, texts)) == list(map(chain.input, texts))
+    assert asyncio.run(filtered(chain, texts)) == [chain.prompt().whole(text) for text in texts]
     with pytest.raises(ContentBlocked):
         asyncio.run(filtered(chain, [*texts, "poison"]))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,6 @@ from tts.grading import extract_answer
 from tts.problem import Problem
 from tts.prompting.step_ends import steps_of
 from tts.search import significant
-from tts.session import Step
 
 from ..call import Call
 from ..observability.record import ServedRequest
@@ -133,18 +132,16 @@ class _Draw(RunningSearch[_Ballot]):
         ]
         self._critiques = 0
         """Tokens that the verifier wrote."""
-        super().__init__(self._outcome)
+        super().__init__(lambda _: self._outcome())
 
     @property
     def tokens(self) -> int:
         """Tokens of all candidates so far, complete or not."""
         return sum(sample.tokens for sample in self._samples) + self._critiques
 
-    async def _outcome(
-        self, on_step: Callable[[Step], None], on_server: Callable[[str], None]
-    ) -> _Ballot:
+    async def _outcome(self) -> _Ballot:
         began = time.monotonic()
-        candidates, limit = await self._candidates(on_server)
+        candidates, limit = await self._candidates()
         tokens = calls = 0
         if self._search.config.strategy not in UNSCORED:
             candidates, tokens, calls = await self._scored(candidates)
@@ -152,13 +149,10 @@ class _Draw(RunningSearch[_Ballot]):
         seconds = round(time.monotonic() - began, 6)
         return _Ballot(len(candidates), candidates[winner], weights, limit, tokens, calls, seconds)
 
-    async def _candidates(
-        self, on_server: Callable[[str], None]
-    ) -> tuple[list[DrawnAnswer], str | None]:
+    async def _candidates(self) -> tuple[list[DrawnAnswer], str | None]:
         """All candidates, or those that are complete at the deadline."""
         tasks = [
-            asyncio.ensure_future(self._candidate(place, on_server))
-            for place in range(len(self._samples))
+            asyncio.ensure_future(self._candidate(place)) for place in range(len(self._samples))
         ]
         try:
             finished, late = await asyncio.wait(
@@ -180,7 +174,7 @@ class _Draw(RunningSearch[_Ballot]):
         complete = [candidate for candidate in candidates if not candidate.cut]
         return complete or candidates, "deadline" if late else None
 
-    async def _candidate(self, place: int, on_server: Callable[[str], None]) -> DrawnAnswer:
+    async def _candidate(self, place: int) -> DrawnAnswer:
         sample, turn = self._samples[place], self._turn
         # none of a client's: clients come and go
         record = ServedRequest(id=f"{self._id}-{place}", endpoint="", time=0.0, t0=0.0)
@@ -192,8 +186,7 @@ class _Draw(RunningSearch[_Ballot]):
             deltas = reading_calls(deltas, turn, 1)
         async with aclosing(deltas):
             async for delta in deltas:
-                if record.replica:
-                    on_server(record.replica)
+                self.replica = record.replica or self.replica
                 text += delta.text
                 reasoning += delta.reasoning
                 tool_calls += delta.calls

@@ -52,7 +52,7 @@ async def filtered(filters: FilterChain, texts: Sequence[str]) -> list[str]:
     if not filters.of_input:
         return list(texts)
     if sum(map(len, texts)) <= LONG:
-        return list(map(filters.input, texts))
+        return [filters.prompt().whole(text) for text in texts]
     passed = []
     for text in texts:
         stream, parts = filters.prompt(), []

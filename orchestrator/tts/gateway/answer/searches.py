@@ -219,8 +219,7 @@ class SearchAnswer:
         return thought.strip()
 
     def _filtered(self, text: str) -> str:
-        stream = self._call.service.filters.output()
-        return stream.feed(text) + stream.end()
+        return self._call.service.filters.output().whole(text)
 
     def _usage(self, result: Result, tokens: int) -> TokenUsage:
         """True counts of all `tokens` that were generated: the answer's and the others'."""

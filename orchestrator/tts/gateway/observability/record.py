@@ -17,7 +17,6 @@ log can be read while it is written.
 from __future__ import annotations
 
 import sqlite3
-import time
 import time as clock
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -179,7 +178,7 @@ def _row(record: ServedRequest) -> tuple[object, ...]:
 
 def _forget_old(connection: sqlite3.Connection, count: int) -> None:
     """Remove the oldest requests that are too old or too much, after `count` were written."""
-    condition, values = "time < ?", [time.time() - KEPT_S]
+    condition, values = "time < ?", [clock.time() - KEPT_S]
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "page_size")

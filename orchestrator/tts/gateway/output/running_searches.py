@@ -59,11 +59,8 @@ class Best(Struct, frozen=True):
 class RunningSearch(Generic[R]):
     """One search, for any number of listeners."""
 
-    def __init__(
-        self,
-        solve: Callable[[Callable[[Step], None], Callable[[str], None]], Coroutine[Any, Any, R]],
-    ):
-        """`solve` is given callbacks for steps, and for the replica it is on. Starts at once."""
+    def __init__(self, solve: Callable[[RunningSearch[R]], Coroutine[Any, Any, R]]):
+        """`solve` is given this search, to tell it of its steps and its replica; starts at once."""
         self.listeners = 0
         self.replica: str | None = None
         """Where its tree is; None: nowhere yet."""
@@ -75,8 +72,7 @@ class RunningSearch(Generic[R]):
         self._votes: Counter[str] = Counter()
         self._steps: list[Step] = []
         self._changed = asyncio.Event()
-        on_server = partial(setattr, self, "replica")
-        self.task = asyncio.ensure_future(solve(self._take, on_server))
+        self.task = asyncio.ensure_future(solve(self))
         self.task.add_done_callback(self._end)
 
     @property
@@ -128,7 +124,8 @@ class RunningSearch(Generic[R]):
         """The result; raises the error that ended it. Cancelling the wait does not end it."""
         return await asyncio.shield(self.task)
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
+        """Tell listeners of a step."""
         self._steps.append(step)
         self._compare(step)
         self._changed.set()
@@ -160,17 +157,12 @@ class RunningSearch(Generic[R]):
 def begin_search(session: AsyncSession, plan: Plan) -> RunningSearch[Result]:
     """Begin a session's search."""
 
-    def solve(
-        on_step: Callable[[Step], None], on_server: Callable[[str], None]
-    ) -> Coroutine[Any, Any, Result]:
-        watched = replace(plan, on_step=on_step, on_server=on_server, on_usage=take_usage)
+    def solve(search: RunningSearch[Result]) -> Coroutine[Any, Any, Result]:
+        on_server, on_usage = (partial(setattr, search, name) for name in ("replica", "usage"))
+        watched = replace(plan, on_step=search.take, on_server=on_server, on_usage=on_usage)
         return session.solve_planned(watched)
 
-    def take_usage(usage: Usage) -> None:
-        search.usage = usage
-
-    search = RunningSearch(solve)
-    return search
+    return RunningSearch(solve)
 
 
 class RunningSearches:

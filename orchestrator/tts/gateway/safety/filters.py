@@ -63,18 +63,11 @@ class FilterChain:
         of_input, of_output = map(_matching, (rules["input"], rules["output"]))
         return cls((*of_input, *plugins), (*of_output, *plugins))
 
-    def input(self, text: str) -> str:
-        """A prompt, or one message of it, as it may go on; raises ContentBlocked."""
-        if not self.of_input:
-            return text
-        stream = self.prompt()
-        return stream.feed(text) + stream.end()
-
-    def prompt(self) -> TextStream:
-        """Filters one prompt that comes in parts."""
+    def prompt(self) -> Chained:
+        """Filters one prompt, or one message of it."""
         return Chained([begin() for begin in self.of_input])
 
-    def output(self) -> TextStream:
+    def output(self) -> Chained:
         """Filters one answer."""
         return Chained([begin() for begin in self.of_output])
 
@@ -101,6 +94,10 @@ class Chained:
         for stream in self._streams:
             rest = (stream.feed(rest) if rest else "") + stream.end()
         return rest
+
+    def whole(self, text: str) -> str:
+        """All that comes through of a text."""
+        return self.feed(text) + self.end()
 
 
 class Whole:
