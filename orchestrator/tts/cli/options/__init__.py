@@ -52,10 +52,10 @@ def completed(kind: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def deployment_argument(text: str, metavar: str = "DEPLOYMENT", **settings: Any) -> Any:
+def deployment_argument(text: str, **settings: Any) -> Any:
     """An argument that names a deployment, or several, with its help."""
     complete = completed("deployments")
-    return typer.Argument(metavar=metavar, help=text, autocompletion=complete, **settings)
+    return typer.Argument(metavar="DEPLOYMENT", help=text, autocompletion=complete, **settings)
 
 
 _DEPLOYMENT: Any = deployment_argument("A deployment file or a bundled name.")

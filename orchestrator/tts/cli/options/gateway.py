@@ -29,8 +29,7 @@ class Gateway:
     deployment: Annotated[
         list[str],
         deployment_argument(
-            "Deployment files or bundled names; the model's name chooses among several.",
-            "DEPLOYMENT...",
+            "Deployment files or bundled names; the model's name chooses among several."
         ),
     ]
     host: Annotated[
