@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -190,6 +191,12 @@ def test_a_server_is_watched_through_its_restarts(tiny_deployment, tmp_path, mon
     write_state(Triton(tiny_deployment).state_file, replace(STATE, server=identify(process.pid)))
     health = LocalHealth(Triton(tiny_deployment))
     health.check()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        health.check()  # without a descriptor to look with it is taken to be as it was
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     process.communicate(b"\n")
     with pytest.raises(ServerError, match=r"The Triton server died\."):
         health.check()

@@ -215,9 +215,10 @@ class LocalHealth:
         self._look().check_from_outside()
 
     def _look(self) -> Health:
-        state = peek_state(self._service.state_file)
-        if state and state.server != self._health.state.server:
-            self._health = observe(self._service, state)
+        with suppress(OSError):  # no descriptor is free: as it was
+            state = peek_state(self._service.state_file)
+            if state and state.server != self._health.state.server:
+                self._health = observe(self._service, state)
         return self._health
 
 

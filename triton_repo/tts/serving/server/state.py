@@ -40,12 +40,19 @@ class ProcessIdentity:
 
     def process(self) -> psutil.Process | None:
         """The process, or None if it is gone (a zombie is gone)."""
-        fields = process_fields(self.pid)
-        if not fields or fields[0] in "ZX" or int(fields[_STARTED]) != self.started_ticks:
+        try:
+            fields = process_fields(self.pid)
+            gone = not fields or fields[0] in "ZX" or int(fields[_STARTED]) != self.started_ticks
+            _processes[self] = None if gone else psutil.Process(self.pid)
+        except psutil.NoSuchProcess:
             return None
-        with suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.pid)
-        return None
+        except OSError:  # no descriptor is free to look with: as it was
+            pass
+        return _processes.get(self)
+
+
+_processes: dict[ProcessIdentity, psutil.Process | None] = {}
+"""The processes that were looked for, as they were then."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +91,14 @@ def identify(pid: int) -> ProcessIdentity:
 
 
 def process_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state letter on; empty if there is no such process."""
+    """The fields of /proc/PID/stat from the state letter on; empty if there is no such process.
+
+    Raises OSError where no descriptor is free.
+    """
     try:
         # the name before them may hold spaces and brackets
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except (OSError, UnicodeDecodeError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError, UnicodeDecodeError):
         return []
 
 
