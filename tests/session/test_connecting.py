@@ -21,6 +21,8 @@ from tts.fleet.connecting import most_rows, require_engines
 from tts.fleet.engines import Engines
 from tts.fleet.remotes import Remotes
 from tts.fleet.replicas import Replicas
+from tts.gateway import named_servers
+from tts.gateway.named_servers import NamedServers, follow
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import supervise
@@ -70,8 +72,9 @@ def test_those_that_do_not_answer_are_named_and_used_later(tiny_deployment, serv
     ],
 )
 def test_servers_keep_their_names_and_groups_beside_engines_elsewhere(
-    tiny_deployment, served, servers, urls, addresses, expected
+    tiny_deployment, served, servers, monkeypatch, urls, addresses, expected
 ):
+    monkeypatch.setattr(named_servers, "LOOK_S", 0.001)
     urls = tuple(f"http://{url}" for url in urls)
     for url in urls:
         servers.serve(url)
@@ -83,6 +86,11 @@ def test_servers_keep_their_names_and_groups_beside_engines_elsewhere(
         async with Replicas(lambda address: None) as replicas:
             engines = Engines(models, (None, None), Remotes(models, {"generator"}), replicas)
             await engines.use_several(addresses, {each: f"g {each}" for each in addresses}, print)
+            following = asyncio.ensure_future(
+                follow(NamedServers(addresses, None, print), replicas, print)
+            )
+            await asyncio.sleep(0.1)  # a gateway lets none of them go
+            following.cancel()
             return {pair.name: (pair.connection.address, pair.group) for pair in replicas.pairs}
 
     pairs = asyncio.run(go())

@@ -171,12 +171,16 @@ async def follow(servers: NamedServers, replicas: Replicas, say: Callable[[str],
             if not groups:  # a name that has never resolved: no reason to let all others go
                 continue
             in_use = {pair.name for pair in replicas.pairs}
+            # a server beside several engines elsewhere: all but one replica have their names
+            beside = {
+                p.name for p in replicas.pairs if p.connection and p.connection.address in groups
+            }
             for tasks in (joining, leaving):
                 for name in [name for name, task in tasks.items() if task.done()]:
                     tasks.pop(name).result()
             for name in joining.keys() - groups.keys():
                 joining.pop(name).cancel()
-            for name in in_use - groups.keys() - leaving.keys():
+            for name in in_use - groups.keys() - beside - leaving.keys():
                 say(f"{name} gets nothing new, and is let go of when it has nothing left")
                 leaving[name] = asyncio.ensure_future(replicas.remove(name))
             for name in leaving.keys() & groups.keys() & in_use:  # back before it was gone
