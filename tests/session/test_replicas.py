@@ -163,6 +163,25 @@ def test_problems_go_to_the_server_that_starts_them_and_every_request_says_which
     assert {e.server for e in read_events(tmp_path) if isinstance(e, Idle)} <= {"fast", "slow"}
 
 
+@pytest.mark.parametrize("at_a_time", [3, 4, 5])
+def test_servers_together_run_no_more_problems_at_a_time_than_may(
+    tiny_deployment, words, tmp_path, at_a_time
+):
+    servers = [FakeServer(f"s{place}", words) for place in range(3)]
+    problems = [Problem(f"q{number}", f"Compute {number} + 2.", "4") for number in range(20)]
+    create_run(tmp_path, {})
+    with RunLog(tmp_path) as log:
+        solved_on(tiny_deployment, *servers, problems=problems, log=log, at_a_time=at_a_time)
+    events = [e for e in read_events(tmp_path) if isinstance(e, ProblemStarted | StepScored)]
+    ends = {event.problem: place for place, event in enumerate(events)}
+    starts = [place for place, event in enumerate(events) if isinstance(event, ProblemStarted)]
+    running = [
+        sum(each <= start for each in starts) - sum(e < start for e in ends.values())
+        for start in starts
+    ]
+    assert max(running) == at_a_time
+
+
 def test_a_server_that_comes_back_is_used_again(tiny_deployment, words, expected):
     down = FakeServer("down", words, [(0.0, 3.0)])
     up = FakeServer("up", words)

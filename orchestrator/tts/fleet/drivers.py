@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -342,8 +341,8 @@ class Drivers:
         return self._drivers[pair]
 
     def _share(self) -> Policy:
-        """The policy of one of several servers: problems in flight are those of all."""
-        problems, servers = self._policy.problems, len(self.replicas)
-        if problems is None or servers < 2:
+        """The policy of the next server: its part of all problems in flight, at least one."""
+        if self._policy.problems is None:
             return self._policy
-        return replace(self._policy, problems=math.ceil(problems / servers))
+        share, rest = divmod(self._policy.problems, len(self.replicas))
+        return replace(self._policy, problems=max(1, share + (len(self._drivers) < rest)))
