@@ -93,8 +93,8 @@ WRONG = [
     # unknown, missing and mistyped fields
     ({"generator.max_batch": 3}, ["max_batch = 3: unknown", "did you mean max_batch_size?"]),
     ({"generator.kv_cache.token": 3}, ["kv_cache.token = 3: unknown", "did you mean tokens?"]),
-    ({"generators": {}}, ["generators = {}: unknown field", "did you mean generator?"]),
-    ({"sizes": {}}, ["sizes = {}: unknown field", "allowed here: name, target, generator"]),
+    ({"generators": {}}, ["generators: unknown field", "did you mean generator?"]),
+    ({"sizes": {}}, ["sizes: unknown field", "allowed here: name, target, generator"]),
     ({"generator": ...}, ["generator: this field is required"]),
     ({"verifier.checkpoint": ...}, ["verifier.checkpoint: this field is required"]),
     ({"generator": None}, ["generator = None: must be a mapping"]),

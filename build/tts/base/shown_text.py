@@ -18,6 +18,14 @@ def gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
+def shortened(text: str, size: int) -> str:
+    """A text of at most so many characters, up to the last word that fits."""
+    if len(text) <= size:
+        return text
+    cut = text[:size]
+    return f"{cut.rpartition(' ')[0] or cut}..."
+
+
 def printable(text: str) -> str:
     """A text that cannot steer a terminal: control characters but tab and line's end are marks."""
     return text.translate(_MARKS)

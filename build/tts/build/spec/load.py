@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from tts.base import paths
 from tts.base.errors import ConfigError, did_you_mean
 from tts.base.input_files import Unreadable, is_file, read_text, require_path
+from tts.base.shown_text import shortened
 from tts.base.user_paths import is_folder, is_there
 from tts.base.yaml_text import parse_yaml
 
@@ -190,30 +191,20 @@ def reason_of(detail: Any) -> str:
 
 def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object) -> str:
     where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
-    value, kind = detail["input"], str(detail["type"])
+    value, kind, reason = detail["input"], str(detail["type"]), reason_of(detail)
     if kind == "extra_forbidden":
         there = models_at(model, detail["loc"][:-1], data)
         fields = dict.fromkeys(name for each in there for name in each.model_fields)
         allowed = f"allowed here: {', '.join(fields) or 'nothing'}"
         question = did_you_mean(str(detail["loc"][-1]), fields).strip().lower()
-        return f"{where} = {_shown(value)}: unknown field; {question or allowed}"
-    reason = reason_of(detail)
+        reason = f"unknown field; {question or allowed}"
     if kind == "string_type" and isinstance(value, bool):
         reason += "; put it in quotes"
     if kind == "literal_error":
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):
         return f"{where}: {reason}" if where else reason  # the reason names the fields it is about
-    return f"{where} = {_shown(value)}: {reason}"
-
-
-def _shown(value: object) -> str:
-    """A value as it was written; a long one up to the last word that fits."""
-    text = repr(value)
-    if len(text) <= MAX_SHOWN:
-        return text
-    cut = text[:MAX_SHOWN]
-    return f"{cut.rpartition(' ')[0] or cut}..."
+    return f"{where} = {shortened(repr(value), MAX_SHOWN)}: {reason}"
 
 
 def models_at(

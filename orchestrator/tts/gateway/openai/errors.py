@@ -19,6 +19,7 @@ from tts.base.errors import (
     SessionError,
     TtsError,
 )
+from tts.base.shown_text import shortened
 from tts.endpoints.shaping import FieldRefused
 
 from ..database import DatabaseUnusable
@@ -33,14 +34,6 @@ RETRY_AFTER_S = 5
 MAX_MESSAGE = 2000
 """Characters of an error: what it quotes of a request may be megabytes long."""
 MAX_QUOTE = 200
-
-
-def shortened(text: str, size: int = MAX_MESSAGE) -> str:
-    """A text of at most so many characters, up to the last word that fits."""
-    if len(text) <= size:
-        return text
-    cut = text[:size]
-    return f"{cut.rpartition(' ')[0] or cut}..."
 
 
 def quoted(text: str) -> str:
@@ -75,7 +68,7 @@ class ApiError(TtsError):
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(shortened(message))
+        super().__init__(shortened(message, MAX_MESSAGE))
         self.status = status
         self.code = code
         self.param = param
