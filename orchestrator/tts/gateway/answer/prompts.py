@@ -107,9 +107,10 @@ def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 
 async def filter_messages(filters: FilterChain, messages: Sequence[ChatMessage]) -> None:
     """Replace each message by its filtered text; raises ContentBlocked."""
-    passed = await filtered(filters, [message.text for message in messages])
-    for message, text in zip(messages, passed, strict=True):
-        message.content = text
+    if filters.of_input:
+        passed = await filtered(filters, [message.text for message in messages])
+        for message, text in zip(messages, passed, strict=True):
+            message.content = text
 
 
 def problem_of(messages: Sequence[ChatMessage]) -> Problem:
