@@ -17,7 +17,7 @@ from tts.engines.generate_request import (
     check_request,
     check_stop_words,
 )
-from tts.engines.prefix_guard import prefix_hashes
+from tts.engines.prefix_cache import prefix_hashes
 from tts.engines.request_tensors import REQUIRED, is_stop, parse_request, rows_of
 from tts.engines.responses import (
     Response,

@@ -17,7 +17,7 @@
 | engine_process | the process of an engine |
 | engine | in-flight batching, in one loop |
 | admission | which requests start, by KV blocks and slots; pure |
-| prefix_guard | which requests must wait for each other's prefixes, and which are kept; pure |
+| prefix_cache | what the pipeline's prefix cache holds, and which requests must wait for it; pure |
 | pipeline | OpenVINO GenAI's continuous-batching pipeline, and one request inside it |
 | memory | whether memory ran short; giving back what is mapped without need |
 | responses | from tokens to output tensors |

@@ -3,12 +3,12 @@
 A request is admitted only when the KV blocks of its worst case are free (guaranteed_no_evict), so
 the pipeline never runs out of cache and never preempts. First come, first served: smaller requests
 never overtake a large one at the head of the queue, so it cannot starve. Only a request that the
-caller holds back lets others pass: for a moment (prefix_guard), or until its grammar is compiled.
+caller holds back lets others pass: for a moment (prefix_cache), or until its grammar is compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 
 class BlockAdmission:
@@ -60,25 +60,22 @@ class BlockAdmission:
         """Let a request start that was held back."""
         self._held_back.discard(ticket)
 
-    def admit(self, may_enter: Callable[[int], bool] = lambda ticket: True) -> list[int]:
-        """Take every request off the queue that may start now, oldest first.
+    def admit(self, may_enter: Callable[[int], bool] = lambda ticket: True) -> Iterator[int]:
+        """Take every request off the queue that may start now, oldest first, one by one.
 
         `may_enter` is asked last, and only for a ticket that starts if it says yes.
         """
-        admitted: list[int] = []
-        for ticket, blocks in self._waiting.items():
+        for ticket, blocks in list(self._waiting.items()):
             if ticket in self._held_back:
                 continue
             if self.active >= self.max_active or self._reserved + blocks > self.blocks:
                 break
             if not may_enter(ticket):
                 continue
+            del self._waiting[ticket]
             self._active[ticket] = blocks
             self._reserved += blocks
-            admitted.append(ticket)
-        for ticket in admitted:
-            del self._waiting[ticket]
-        return admitted
+            yield ticket
 
     def release(self, ticket: int) -> None:
         """Forget a request: its place in the queue, or its blocks. Raises KeyError if unknown."""

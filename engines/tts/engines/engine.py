@@ -14,7 +14,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ from .pipeline import (
     open_pipeline,
     score_outputs,
 )
-from .prefix_guard import KeptPrefixes, PrefixGuard, extend_hashes, prefix_hashes
+from .prefix_cache import PrefixCache, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics, StepRecorder
 from .wire import Guide
@@ -69,7 +69,7 @@ class _Job:
     request: GenerateRequest
     on_response: OnResponse
     hashes: list[int]
-    """Hashes of its prompt's prefixes; empty without KV reuse."""
+    """Hashes of its prompt's prefixes, later of its output's too; empty without KV reuse."""
     generation: Generation | None = None  # none until it is in the pipeline
 
 
@@ -103,7 +103,9 @@ class Engine:
         if vocabulary is not None and (end_id := limits.guided_end_id) is not None:
             tokenizer = guide_tokenizer(vocabulary, config.output_vocab_size, end_id)
             self._grammars = GrammarCompiler(tokenizer, config.output_vocab_size, end_id)
-        self._load = partial(open_pipeline, engine_dir, config, limits, threads, tokenizer)
+        self._load = partial(
+            open_pipeline, engine_dir, config, threads=threads, tokenizer=tokenizer
+        )
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:
@@ -199,12 +201,13 @@ class Engine:
 
     def _forget_prefixes(self) -> None:
         limits = self.limits
-        self._guard = PrefixGuard(
+        self._prefixes = PrefixCache(
             blocks=limits.blocks,
             block_size=limits.block_size,
             step_tokens=limits.max_num_tokens,
         )
-        self._kept = KeptPrefixes(blocks=limits.blocks, block_size=limits.block_size)
+        self._departures: set[int] = set()
+        """Requests that have left the pipeline in this step."""
 
     @property
     def _busy(self) -> bool:
@@ -261,7 +264,6 @@ class Engine:
             except ShortOfMemoryError:
                 raise
             except Exception as error:
-                self._guard.release(ticket)
                 self._respond(job, unavailable(f"the engine cannot be opened again: {error}"))
                 continue
             try:
@@ -275,17 +277,18 @@ class Engine:
                     log_probs=log_probs,
                 )
             except Exception as error:
-                self._guard.release(ticket)
                 refused = f"the pipeline refused the request: {error}"
                 self._respond(job, Response([], error=refused))
             else:
                 job.generation = Generation(job.request, handle, scores)
+                if self.limits.kv_reuse:
+                    self._prefixes.enter(ticket, job.hashes)
 
     def _is_score(self, request: GenerateRequest) -> bool:
         return request.return_generation_logits or not self.limits.writes
 
     def _open(self) -> Any:
-        pipeline = self._load()
+        pipeline = self._load(limits=self.limits)
         require_memory()
         return pipeline
 
@@ -294,10 +297,8 @@ class Engine:
         size = len(job.request.guide.text) if job.request.guide else 0
         if self._read and self._read + size > MAX_READ:
             return False
-        if job.hashes:
-            if not self._guard.enter(ticket, job.hashes):
-                return False
-            self._kept.enter(job.hashes)
+        if self.limits.kv_reuse and not self._prefixes.may_enter(job.hashes):
+            return False
         self._read += size
         return True
 
@@ -309,10 +310,12 @@ class Engine:
         if self._weights_in_use:
             release_mapped(self._weights)
             self._weights_in_use = False
-        self._guard.stepped()
-        for job in [job for job in self._leaving.values() if _has_left(job)]:
-            del self._leaving[job.ticket]
-            self._release(job)
+        if self.limits.kv_reuse:
+            self._replicate_step()
+        for job in list(self._leaving.values()):
+            if job.generation is None or job.generation.has_left():
+                del self._leaving[job.ticket]
+                self._release(job)
         generating = started = context_tokens = 0
         answers: list[tuple[_Job, Response]] = []
         for job in list(self._active.values()):
@@ -322,19 +325,27 @@ class Engine:
             response = generation.advance()
             if was_started:
                 generating += 1
-                if not generation.moved_on:
-                    generation.moved_on = True
-                    self._guard.moved_on(job.ticket)
             elif generation.started:
                 started += 1
-                self._guard.started(job.ticket)
                 context_tokens += len(job.request.input_ids)
             if response is not None:
                 self._book(job, response)
                 answers.append((job, response))
+            if self.limits.kv_reuse and generation.started and job.ticket in self._active:
+                self._prefixes.extend(job.ticket, generation.generated)
+        self._prefixes.leave(self._departures)
+        self._departures.clear()
         for job, response in answers:  # before what is published, which counts them
             guarded(job.on_response, response)
         self._record(seconds, generating, started, context_tokens)
+
+    def _replicate_step(self) -> None:
+        leaving = self._leaving.values()
+        self._prefixes.step([j.ticket for j in leaving if j.generation and j.generation.stopped])
+        if self._prefixes.in_use != self._blocks_used(self._pipeline.get_metrics()):
+            # another version of the library; without reuse every result is right
+            self.limits = replace(self.limits, kv_reuse=False)
+            raise EngineError("its prefix cache does something unknown, and is switched off")
 
     def _respond(self, job: _Job, response: Response) -> None:
         self._book(job, response)
@@ -360,12 +371,7 @@ class Engine:
             if not waiting and self._grammars:
                 del self._uncompiled[guide]
                 self._grammars.drop(guide)
-        if job.generation is None:
-            self._guard.release(job.ticket)
-        elif job.hashes:
-            hashes = extend_hashes(job.hashes, job.generation.generated)
-            self._guard.release(job.ticket, hashes)
-            self._kept.release(hashes)
+        self._departures.add(job.ticket)
 
     def _recover(self, error: Exception) -> None:
         """A failed step leaves the pipeline unusable: fail what was in it, and drop it."""
@@ -394,7 +400,7 @@ class Engine:
             generated_tokens=generating + started,
             blocks_used=self._blocks_used(metrics),
             blocks_reserved=self._admission.reserved,
-            prefixes_missed=self._kept.missed,
+            prefixes_missed=self._prefixes.missed,
         )
 
     def _rest(self) -> None:
@@ -409,7 +415,3 @@ class Engine:
 
     def _blocks_used(self, metrics: Any) -> int:
         return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
-
-
-def _has_left(job: _Job) -> bool:
-    return job.generation is None or job.generation.has_left()

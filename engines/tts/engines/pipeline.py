@@ -205,25 +205,22 @@ class Generation:
         "_sent",
         "_single_stops",
         "_stop_words",
-        "_stopped",
         "_tokens",
-        "_watched",
         "ended_early",
         "generated",
-        "moved_on",
         "started",
+        "stopped",
     )
 
     def __init__(self, request: GenerateRequest, handle: Any, scores: ScoreOutputs | None) -> None:
         self.started = False
         """Whether its prompt has been computed, so that it generates."""
-        self.moved_on = False
-        """Whether it has decoded a token since, so that its prompt is not the last it computed."""
         self.generated: list[int] = []
         """Every token that the pipeline gave, also those that the client does not get."""
         self.ended_early = False
         """Whether the host ended it, so that it holds its blocks until `has_left`."""
-        self._stopped = False
+        self.stopped = False
+        """Whether the pipeline was told so, which takes effect in the next step."""
         self._request = request
         self._handle = handle
         self._scores = scores
@@ -232,36 +229,9 @@ class Generation:
         self._sent = 0
         self._single_stops = single_stops(request)
         self._stop_words = StopWords(request.stop_words)
-        # The pipeline itself stops at single tokens and at the length. Reading every token as it
-        # comes costs several per cent of a step, so it is done only where it is needed.
-        self._watched = request.streaming or any(len(word) > 1 for word in request.stop_words)
 
     def advance(self) -> Response | None:
         """Take in the last step; returns a response if one is to be sent now."""
-        if self._watched:
-            return self._watch()
-        handle = self._handle
-        if not self.started:
-            self.started = handle.can_read()
-        if handle.get_status().value == RUNNING:
-            return None
-        return self._finish()
-
-    def cancel(self) -> Response:
-        """End the request now, with the tokens it has so far."""
-        self._read()
-        self._end()
-        return self._response("cancelled")
-
-    def has_left(self) -> bool:
-        """Whether a request that ended early has freed its blocks. Ask once after every step."""
-        if self._stopped or self._handle.get_status().value != RUNNING:
-            return True
-        if self._handle.can_read():
-            self._end()
-        return False
-
-    def _watch(self) -> Response | None:
         before = len(self._tokens)
         self._read()
         if len(self._tokens) > before:
@@ -279,11 +249,23 @@ class Generation:
             return self._response(None)
         return None
 
+    def cancel(self) -> Response:
+        """End the request now, with the tokens it has so far."""
+        self._read()
+        self._end()
+        return self._response("cancelled")
+
+    def has_left(self) -> bool:
+        """Whether a request that ended early has freed its blocks. Ask once after every step."""
+        if self.stopped or self._handle.get_status().value != RUNNING:
+            return True
+        if self._handle.can_read():
+            self._end()
+        return False
+
     def _finish(self) -> Response:
         if self._handle.get_status().value != FINISHED:
             return unavailable("the pipeline dropped the request; its KV cache was full")
-        if self._handle.can_read():
-            self._take(self._handle.read_all())
         last = self._tokens[-1]
         if last == self._request.end_id:
             self._tokens.pop()
@@ -298,7 +280,7 @@ class Generation:
         self.ended_early = True
         if self._tokens or self._handle.can_read():
             self._handle.stop()
-            self._stopped = True
+            self.stopped = True
 
     def _read(self) -> None:
         while self._handle.can_read():
