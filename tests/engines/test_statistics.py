@@ -256,3 +256,10 @@ def test_a_busy_engine_is_published_once_a_period_and_then_at_rest(clock):
     assert recorder.rest_due_s() is None
     recorder.record(active=1)
     assert published[-1] is last, "a new period began with the rest"
+
+
+@pytest.mark.parametrize(("active", "due_s"), [(0, None), (1, 0.0)])
+def test_an_engine_that_publishes_each_step_is_at_rest_after_one_that_leaves_nothing(active, due_s):
+    recorder = StepRecorder(None, 0.0, lambda statistics: None)
+    recorder.record(active=active)
+    assert recorder.rest_due_s() == due_s

@@ -320,7 +320,8 @@ class StepRecorder:
         now = time.monotonic()
         iteration = self.current.iteration + 1
         self.current = Statistics(iteration, time.time(), now, **fields, **self._totals)
-        self._at_rest = False
+        # where each iteration is published, one that leaves nothing active has told so itself
+        self._at_rest = not (self._period_s or self.current.active)
         self._log.write(self.current)
         due = now >= self._next
         if due or not self.current.active:
