@@ -115,15 +115,15 @@ class Observations:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def where(self, mask: Flags) -> Observations:
-        """The observations under a mask, of the same list of problems."""
+    def where(self, mask: Flags | Numbers) -> Observations:
+        """The observations under a mask, or at these places, of the same list of problems."""
         return Observations(self.scores[mask], self.right[mask], self.problems[mask], self.count)
 
     def scored(self, scores: Floats) -> Observations:
         """The observations with other scores."""
         return Observations(scores, self.right, self.problems, self.count)
 
-    def sums(self, values: Floats | None = None) -> Floats:
+    def sums(self, values: Floats | Flags | None = None) -> Floats:
         """The sum of values in each problem; without values, how many observations it has."""
         return np.bincount(self.problems, values, self.count).astype(np.float64)
 
@@ -196,12 +196,13 @@ def auroc_within(these: Observations) -> Estimate | None:
 
     What a search or best-of-n needs: they never compare chains of two problems.
     """
-    order = np.argsort(these.problems, kind="stable")
-    edges = np.searchsorted(these.problems[order], np.arange(these.count + 1))
+    if (these.problems[1:] < these.problems[:-1]).any():
+        these = these.where(np.argsort(these.problems, kind="stable"))
+    sizes, rights = these.sums(), these.sums(these.right)
+    ends = sizes.cumsum().astype(np.int64)
     wins, pairs = np.zeros(these.count), np.zeros(these.count)
-    rights = these.sums(these.right.astype(np.float64))
-    for problem in np.flatnonzero((rights > 0) & (rights < these.sums())):
-        mine = order[edges[problem] : edges[problem + 1]]
+    for problem in np.flatnonzero((rights > 0) & (rights < sizes)):
+        mine = slice(ends[problem - 1] if problem else 0, ends[problem])
         scores, right = these.scores[mine], these.right[mine]
         pairs[problem] = right.sum() * (~right).sum()
         wins[problem] = _share_below(scores[right], scores[~right]).mean() * pairs[problem]
@@ -220,7 +221,7 @@ def commonest(these: Observations) -> tuple[float, Estimate, int] | None:
     if not len(values):
         return None
     score = float(values[np.argmax(sizes)])
-    share = ratio(these.sums((these.scores == score).astype(np.float64)), these.sums())
+    share = ratio(these.sums(these.scores == score), these.sums())
     assert share is not None
     return score, share, len(values)
 

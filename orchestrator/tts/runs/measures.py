@@ -162,7 +162,7 @@ class SolvedProblems(Mapping[str, ProblemMeasures]):
         return {name: p.right(rule) for name, p in self.items() if p.correct is not None}
 
 
-SAMPLED = 2**18
+SAMPLED = 2**16
 """Requests of an engine, at most, whose distributions are exact; of more, they are of a sample."""
 
 

@@ -43,11 +43,11 @@ class ScoreCalibration:
 
     @property
     def observations(self) -> Observations:
-        """The scored completions."""
+        """The scored completions; `add` refuses more of them (BufferError) while this is in use."""
         count = len(self._sizes)
         problems = np.repeat(np.arange(count), np.array(self._sizes, np.int64))
         right = np.frombuffer(bytes(self._right), np.bool_)
-        return Observations(np.array(self._scores, np.float64), right, problems, count)
+        return Observations(np.frombuffer(self._scores), right, problems, count)
 
 
 @dataclass(frozen=True)

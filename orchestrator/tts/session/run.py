@@ -82,8 +82,8 @@ def open_run(
     with locked(folder):
         if not resume:
             refuse_begun(folder, in_python=not plan.request.command)
-        problems = {problem.id for problem in plan.problems}
-        if repair and (repaired := repair_log(folder, problems)):
+        ids = plan.config.problem_ids
+        if repair and (repaired := repair_log(folder, ids)):
             say(str(repaired))
         drop_stale_summary(folder, say)
         check_inputs(folder)
@@ -91,7 +91,7 @@ def open_run(
         point = read_resume_point(
             folder, plan.strategy.vote, _digests(plan.config.sources), _digests(sources)
         )
-        if strangers := point.solved.keys() - problems:
+        if strangers := point.solved.keys() - ids:
             raise RunError(
                 f"{folder / EVENTS}: {min(strangers)!r} is solved, but is no problem of this run.",
                 hint="Cut the log off before that, keeping a copy of it: "
