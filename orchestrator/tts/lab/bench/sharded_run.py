@@ -104,17 +104,10 @@ def _ray(processes: int) -> Iterator[Any]:
         raise ConfigError(
             f"Ray is not installed: {error}.", hint=f"Install it: {how_to_install('ray')}"
         ) from error
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(log_to_driver=False, logging_level="error")
-    else:
-        ray.init(
-            address="local",
-            num_cpus=processes,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-            _node_ip_address="127.0.0.1",
-        )
+    own = {"address": "local", "num_cpus": processes, "include_dashboard": False}
+    own["_node_ip_address"] = "127.0.0.1"
+    cluster = {} if os.environ.get("RAY_ADDRESS") else own
+    ray.init(log_to_driver=False, logging_level="error", **cluster)
     try:
         yield ray
     finally:
