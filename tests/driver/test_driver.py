@@ -40,7 +40,18 @@ from tts.prompting import Models
 from tts.runs import events
 from tts.scheduling import Job, Scheduler, WorkKind
 from tts.scheduling.guesses import SpareSlots
-from tts.search import BeamSearchConfig, Confidence, ConfidenceWatch, SampleSearchConfig, Score
+from tts.search import (
+    BeamSearchConfig,
+    Confidence,
+    ConfidenceWatch,
+    Expand,
+    SampleSearchConfig,
+    Score,
+    Scored,
+    Search,
+    SearchResult,
+    Tree,
+)
 from tts.strategies.catalog import find_strategy
 
 CONFIG = CONFIGS[0]
@@ -55,6 +66,43 @@ def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
     assert len(fresh) + len(cancelled) == len(run.calls.scored) < len(scored)
     nodes = [node for search in run.searches.values() for node in search.tree]
     assert len(scored) == sum(node.score is not None for node in nodes)
+
+
+class Equals(Search):
+    """Two equal steps, of which the first one's score may be pruned, and the second's may not."""
+
+    def __init__(self):
+        self.asks = [Expand((child,), 1, CONFIG.sampling) for child in (0, 1)]
+        self.scores, self.tree = 0, Tree()
+
+    def ask(self):
+        asks, self.asks = self.asks, []
+        return asks
+
+    def tell(self, answer):
+        if isinstance(answer, Scored):
+            self.scores += 1
+        else:
+            self.asks.append(Score(answer.node, may_be_pruned=answer.node == (0,)))
+
+    def result(self):
+        return SearchResult((), self.tree) if self.scores == 2 else None
+
+
+async def test_a_score_that_a_node_needs_which_is_equal_to_another_goes_as_one_that_is_needed(
+    tiny_deployment, words, monkeypatch
+):
+    needed = []
+    monkeypatch.setattr(Scheduler, "require", lambda _, job: needed.append(job.work.node))
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", generator_requests=1)
+    run.verifier = Hooked(run.verifier, released := Released())
+    async with run.new_driver() as driver, asyncio.timeout(30):
+        submission = driver.submit(PROBLEMS[0], Equals)
+        while not needed:
+            await asyncio.sleep(0)
+        released.waiting[0].set()
+        await submission
+    assert needed == [(0,)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

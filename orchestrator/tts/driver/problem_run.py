@@ -131,8 +131,10 @@ class ProblemRun:
         key, reused = self.context.score_key(node), self._reuse.read(node)
         if scored := self._scores.find(key, node):
             self._tell_scored(scored)
-        elif self._scores.pending(key):
+        elif job := self._scores.pending(key):
             self._scores.join(key, node)
+            if not work.may_be_pruned:
+                self._scheduler.require(job)
         else:
             tokens, cost = self.context.score_tokens(node), self.context.score_cost(node)
             job = self._job(work, tokens, kind, cost=cost, reused=reused)
