@@ -10,7 +10,7 @@ from tests.checks.deployments import LLAMA, changed, checkpoint, leave_engines, 
 from tts.base import paths
 from tts.build.builder import build_engines
 from tts.build.inputs import Inputs, verifier_identity
-from tts.build.spec import load_deployment
+from tts.build.spec import deployment_file, load_deployment
 from tts.checks import BEFORE_BUILD, after_build, lint, searches
 from tts.checks.after_build import ALL, DEEP, calibration
 from tts.serving.repository.model_configs import FILE, write_grammar_tokenizer
@@ -104,6 +104,14 @@ def test_an_engine_that_cannot_be_read_is_told(built, monkeypatch):
     found = [finding for finding in lint(built, DEEP) if finding.severity == "error"]
     assert len(found) == 2
     assert all("cannot be read" in f.what and "Permission denied" in f.what for f in found)
+
+
+def test_commands_to_run_name_the_file_of_a_deployment(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(deployment_file(LLAMA).read_text())
+    fixes = [finding.fix for finding in lint(load_deployment(file))]
+    assert f"Run: tts render {file}" in fixes
+    assert not any(LLAMA in fix for fix in fixes)
 
 
 def test_the_repository_on_disk_must_be_the_deployments():

@@ -66,7 +66,7 @@ def on_disk(inputs: Inputs) -> Iterator[Finding]:
             "there is no model repository yet",
             str(folder),
             "it is what a server loads",
-            f"Run: tts render {inputs.deployment.name}",
+            f"Run: tts render {inputs.deployment.argument}",
         )
         return
     with suppress(CheckpointError):  # the check of the rendering reports it

@@ -241,7 +241,7 @@ def check_pools(deployment: Deployment, inputs: Inputs | None = None) -> None:
         raise ConfigError(
             f"Deployment {deployment.name!r}: {sizes} take {gib(excess)} more than GPU {device} "
             f"({plan.gpu.name}) has left.",
-            hint=f"`tts plan {deployment.name} --write` sets both to what fits.",
+            hint=f"`tts plan {deployment.argument} --write` sets both to what fits.",
         )
 
 
