@@ -6,7 +6,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .input_files import Unreadable
 
@@ -39,9 +39,9 @@ def parse_yaml(text: str) -> Any:
     yaml.Constructor = _Constructor
     try:
         return yaml.load(text)
-    except YAMLError as error:
-        message = str(error).partition("\n\nTo suppress this check")[0]
-        raise Unreadable(message.replace('in "<unicode string>", ', "at ")) from error
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+    except MarkedYAMLError as error:
+        problem, mark = str(error.problem).partition(" with value")[0], error.problem_mark
+        raise Unreadable(f"line {mark.line + 1}, column {mark.column + 1}: {problem}") from error
+    except (YAMLError, ValueError, TypeError, RecursionError, OverflowError) as error:
         # what stands in a value, such as 5,000 digits, or how deep: neither has a place
         raise Unreadable(str(error)) from error
