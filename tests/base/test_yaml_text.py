@@ -58,7 +58,7 @@ def test_what_a_deployment_cannot_hold_is_refused(text, complaint):
 
 
 def test_a_mistake_is_placed():
-    with pytest.raises(Unreadable, match='^line 2, column 1: found duplicate key "a"$'):
+    with pytest.raises(Unreadable, match=r'^line 2, column 1: found duplicate key "a"$'):
         parse_yaml("a: 1\na: 2")
 
 
