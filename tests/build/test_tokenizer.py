@@ -104,6 +104,18 @@ def tokenizer(tokenizer_folder):
     return Tokenizer(tokenizer_folder)
 
 
+@pytest.mark.parametrize("texts", [["1 + 1", "", "22"], ["1", "22<|eot_id|>"]])
+def test_texts_are_encoded_together_as_alone(tokenizer, texts):
+    texts = list(map(tokenizer.inert, texts))
+    ids = list(map(tokenizer.encode, texts))
+    assert tokenizer.encode_all(texts, max(map(len, ids))) == ids
+
+
+def test_texts_are_encoded_together_within_a_limit(tokenizer):
+    with pytest.raises(TooManyTokens, match=r"^3 tokens"):
+        tokenizer.encode_all(["1", "1 +", "1"], 2)
+
+
 @settings(max_examples=amount(10, 30))
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=10), min_size=1, max_size=30))
 def test_a_long_text_is_encoded_and_decoded_as_a_short_one(tokenizer, pieces):

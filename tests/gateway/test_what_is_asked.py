@@ -220,7 +220,7 @@ def test_others_are_served_while_a_long_text_is_tokenised(
     assert (status, whole["count"] > LONG) == (200, True)
 
 
-def test_chats_that_come_together_are_rendered_together_and_fail_alone(
+def test_chats_that_come_together_are_read_together_and_fail_alone(
     tiny_deployment, endpoints, monkeypatch
 ):
     exchanges, render = [], chat_template.render
@@ -237,14 +237,18 @@ def test_chats_that_come_together_are_rendered_together_and_fail_alone(
     async def work(app):
         await post(app, CHAT, chat("warm"))
         monkeypatch.setattr(tokenizer, "render", noted)
-        for texts in (("one", "two"), ("three", "bad")):
+        for texts in (("one", "two"), ("three", "bad"), ("four", long)):
             answers = await asyncio.gather(*(post(app, CHAT, chat(text)) for text in texts))
             statuses.append([status for status, _ in answers])
+            counts.append([said["usage"]["prompt_tokens"] for status, said in answers[:1]])
+        return [(await post(app, CHAT, chat(text)))[1] for text in ("one", "three", "four", long)]
 
-    statuses = []
-    run(work, tiny_deployment, endpoints)
-    assert statuses == [[200, 200], [200, 400]]
-    assert exchanges == [["one", "two"], ["three", "bad"], ["three"], ["bad"]]
+    statuses, counts, long = [], [], "7 " * 1000
+    *alone, refused = run(work, tiny_deployment, endpoints)
+    assert statuses == [[200, 200], [200, 400], [200, 400]]
+    assert [count for (count,) in counts] == [said["usage"]["prompt_tokens"] for said in alone]
+    assert refused["error"]["code"] == "context_length_exceeded"
+    assert exchanges[:5] == [["one", "two"], ["three", "bad"], ["three"], ["bad"], ["four", long]]
 
 
 def test_a_search_is_charged_its_prompt_and_what_it_may_generate(ask):

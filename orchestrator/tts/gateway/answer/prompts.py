@@ -169,11 +169,10 @@ async def chat_prompt(call: Call[ChatRequest], models: Models) -> tuple[list[int
         return await tokenised(characters, read)
     with refusals_of_template():
         turns, chat = _as_shown(tokenizer, request)
-        text = await service.generator.chat_text(
-            tokenizer, chat, generation_prompt=request.add_generation_prompt
-        )
+        kind = tokenizer, request.add_generation_prompt
+        text = await service.generator.chat_text(kind, chat)
         text, thinking = _with_thinking(models, request, turns, chat, text)
-    return service.generator.prompt_ids(text), thinking
+    return await service.generator.text_ids(None, text), thinking
 
 
 def chat_text(

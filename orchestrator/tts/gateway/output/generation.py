@@ -6,10 +6,11 @@ import asyncio
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -48,8 +49,9 @@ PLAIN_TEMPERATURE, PLAIN_TOP_P = 1.0, 1.0
 """Default of a request without a search, as in OpenAI's API."""
 
 
-_Rendering = tuple[Sequence[Message], asyncio.Future[str]]
-"""A chat, and where its text belongs."""
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Delta(Struct):
@@ -99,20 +101,16 @@ class TextGenerator:
         self._replicas = replicas
         self._filters = filters
         self._new_detokenizer = detokenizers(models.generator)
-        self._chats = TickBatcher(_render, sys.maxsize)
+        self.chat_text = _gathered(_texts_of)
+        """A chat by its template, given the tokenizer and whether the prompt of an answer ends it:
+        in one exchange with all chats of this turn of the event loop."""
+        self.text_ids = _gathered(self._ids_of)
+        """The ids of a text by `prompt_ids`: side by side with all texts of this turn."""
 
     @property
     def context(self) -> int:
         """Tokens of prompt and output together, at most."""
         return self.models.deployment.generator.max_seq_len
-
-    async def chat_text(
-        self, tokenizer: Tokenizer, chat: Sequence[Message], *, generation_prompt: bool
-    ) -> str:
-        """A chat by its template, in one exchange with all chats of this turn of the event loop."""
-        text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._chats.add((tokenizer, generation_prompt), (chat, text))
-        return await text
 
     def prompt_ids(self, text: str) -> list[int]:
         """The token ids of a prompt; raises ApiError if there is no room after it."""
@@ -121,6 +119,11 @@ class TextGenerator:
         except TooManyTokens as error:
             self.room(error.count, None)
             raise
+
+    def _ids_of(self, _: None, texts: list[str]) -> list[list[int]]:
+        if len(texts) > 1:
+            return self.models.generator.encode_all(texts, self.context - 1)
+        return list(map(self.prompt_ids, texts))
 
     def room(self, size: int, limit: int | None) -> int:
         """How many tokens may be generated after a prompt of this size; ApiError if none may."""
@@ -318,24 +321,37 @@ class TextGenerator:
         return streams[0] if len(streams) == 1 else _merged(streams)
 
 
-def _render(kind: tuple[Tokenizer, bool], renderings: Sequence[_Rendering]) -> None:
-    """Render chats at once, or each by itself where one cannot be."""
+def _gathered(work: Callable[[K, list[T]], list[R]]) -> Callable[[K, T], Awaitable[R]]:
+    """Calls of one turn of the event loop as one piece of work; each by itself if one cannot be."""
+
+    def hand_over(key: K, calls: list[tuple[T, asyncio.Future[R]]]) -> None:
+        calls = [each for each in calls if not each[1].done()]
+        try:
+            results = work(key, [item for item, _ in calls])
+        except Exception as error:
+            one_cannot_be = isinstance(error, CheckpointError | TooManyTokens) and len(calls) > 1
+            for each in calls:
+                if one_cannot_be:
+                    hand_over(key, [each])
+                else:
+                    each[1].set_exception(error)
+        else:
+            for (_, future), result in zip(calls, results, strict=True):
+                future.set_result(result)
+
+    batcher = TickBatcher(hand_over, sys.maxsize)
+
+    async def call(key: K, item: T) -> R:
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        batcher.add(key, (item, future))
+        return await future
+
+    return call
+
+
+def _texts_of(kind: tuple[Tokenizer, bool], chats: list[Sequence[Message]]) -> list[str]:
     tokenizer, generation_prompt = kind
-    renderings = [each for each in renderings if not each[1].done()]
-    try:
-        texts = tokenizer.chats(
-            [chat for chat, _ in renderings], generation_prompt=generation_prompt
-        )
-    except Exception as error:
-        if isinstance(error, CheckpointError) and len(renderings) > 1:
-            for each in renderings:
-                _render(kind, [each])
-            return
-        for _, future in renderings:
-            future.set_exception(error)
-    else:
-        for (_, future), text in zip(renderings, texts, strict=True):
-            future.set_result(text)
+    return tokenizer.chats(chats, generation_prompt=generation_prompt)
 
 
 def _note_server(record: ServedRequest, server: str) -> None:
