@@ -1,8 +1,8 @@
 """One HTTP request and its response, over ASGI.
 
 A client that goes away cancels the task that works for it: `disconnected` tells that apart from the
-gateway's own end. The HTTP server says so by `ON_LEAVE` in the scope's state; to wait for ASGI's
-message takes a task for each request, and ends it as garbage that is found by a search alone.
+gateway's own end. The HTTP server says so by `ON_LEAVE` in the scope's state: a task that waits for
+ASGI's message costs more, and its cancellation leaves all of the request to the garbage collector.
 """
 
 from __future__ import annotations

@@ -6,15 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
-from .answers import AnswerEnd, AnswerPart, TokenDetails, TokenLogs, TokenUsage, token_entries
+from .answers import AnswerEnd, AnswerPart, TokenDetails, TokenLogs, TokenUsage, json, token_entries
 from .errors import ApiError
 from .messages import ToolCall
 from .responses import ResponsesRequest
-
-json = msgspec.json.encode
 
 
 class ResponsesEncoder:
