@@ -320,8 +320,7 @@ class StepRecorder:
         now = time.monotonic()
         iteration = self.current.iteration + 1
         self.current = Statistics(iteration, time.time(), now, **fields, **self._totals)
-        # where each iteration is published, one that leaves nothing active has told so itself
-        self._at_rest = not (self._period_s or self.current.active)
+        self._at_rest = not (self._period_s or self.current.active)  # if so, this tells it
         self._log.write(self.current)
         due = now >= self._next
         if due or not self.current.active:

@@ -44,10 +44,9 @@ class ScoreCalibration:
     @property
     def observations(self) -> Observations:
         """The scored completions; `add` refuses more of them (BufferError) while this is in use."""
-        count = len(self._sizes)
-        problems = np.repeat(np.arange(count), np.array(self._sizes, np.int64))
-        right = np.frombuffer(bytes(self._right), np.bool_)
-        return Observations(np.frombuffer(self._scores), right, problems, count)
+        scores, right = np.frombuffer(self._scores), np.frombuffer(self._right, np.bool_)
+        problems = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        return Observations(scores, right, problems, len(self._sizes))
 
 
 @dataclass(frozen=True)
