@@ -4,7 +4,7 @@
     python examples/beam_search_in_one_file.py
 
 `beam_search` is the whole algorithm, over two functions: one writes steps, one judges them. All is
-generated, then all is scored, then the best are kept. `on_endpoints` makes these functions of any
+generated, then all is scored, then the best go on. `on_endpoints` makes these functions of any
 generator and verifier. The toolkit's own search sends the same requests in a better order, leaves
 out scores that cannot matter and begins what will probably be asked for; its tree is the same, node
 for node. Not here: answers in a form that is prescribed, deadlines, budgets, logs.
@@ -66,13 +66,13 @@ class BeamTree:
         how = self.config.agg_strategy
         if how == "last":
             return [node.score for node in chain if node.score is not None][-1]
-        said: tuple[str, ...] = ()
+        texts: tuple[str, ...] = ()
         scores: dict[tuple[str, ...], float] = {}
         for node in chain:
             if node.thought.text.strip():
-                said = (*said, node.thought.text)
+                texts = (*texts, node.thought.text)
             if node.score is not None:
-                scores.setdefault(said, node.score)
+                scores.setdefault(texts, node.score)
         if len(scores) > 1:
             scores.pop((), None)
         if how == "min":
@@ -106,9 +106,9 @@ async def beam_search(config: BeamSearchConfig, write: Write, judge: Judge) -> B
         last = iteration == config.num_iterations
         whole = last and config.finish == "eos"
         every_step = whole and config.agg_strategy != "last"
-        written = await asyncio.gather(*(write(start, whole) for start in starts))
+        chains = await asyncio.gather(*(write(start, whole) for start in starts))
         ends, judged = [], []
-        for start, thoughts in zip(starts, written, strict=True):
+        for start, thoughts in zip(starts, chains, strict=True):
             steps = [start + (0,) * depth for depth in range(len(thoughts))]
             for path, thought in zip(steps, thoughts, strict=True):
                 tree.nodes[path] = Node(thought, fate=Fate.EXPANDED)
@@ -121,15 +121,15 @@ async def beam_search(config: BeamSearchConfig, write: Write, judge: Judge) -> B
         ends.sort(key=tree.rank)
         active = [end for end in ends if not last and tree.nodes[end].thought.goes_on]
         completed += [end for end in ends if end not in active]
-        kept: list[NodePath] = []
+        beams: list[NodePath] = []
         if config.sort_completed or len(completed) < config.n:
-            kept = best(tree, active, config.n // config.beam_width)
-        for path in kept:
+            beams = best(tree, active, config.n // config.beam_width)
+        for path in beams:
             tree.nodes[path].fate = Fate.EXPANDED
-        starts = [  # n children, dealt out to the kept beams in turn, the best first
+        starts = [  # n children, dealt out to the beams in turn, the best first
             (*path, child)
-            for place, path in enumerate(kept)
-            for child in range(len(range(place, config.n, len(kept))))
+            for place, path in enumerate(beams)
+            for child in range(len(range(place, config.n, len(beams))))
         ]
     if config.sort_completed:
         completed.sort(key=tree.rank)
@@ -143,10 +143,10 @@ async def beam_search(config: BeamSearchConfig, write: Write, judge: Judge) -> B
 
 def best(tree: BeamTree, ranked: Sequence[NodePath], width: int) -> list[NodePath]:
     """The first so many beams; with `filter_duplicates`, those of different texts."""
-    kept: dict[str | NodePath, NodePath] = {}
+    beams: dict[str | NodePath, NodePath] = {}
     for path in ranked:
-        kept.setdefault(tree.text(path) if tree.config.filter_duplicates else path, path)
-    return list(kept.values())[:width]
+        beams.setdefault(tree.text(path) if tree.config.filter_duplicates else path, path)
+    return list(beams.values())[:width]
 
 
 def on_endpoints(

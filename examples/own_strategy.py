@@ -85,8 +85,8 @@ def main() -> None:
     """Print accuracy and tokens of both strategies on some problems of the demo."""
     parser = argparse.ArgumentParser(description="A strategy of one's own beside a majority vote.")
     parser.add_argument("--problems", type=int, default=40)
-    given = parser.parse_args()
-    problems = load_problems("demo", limit=given.problems)
+    options = parser.parse_args()
+    problems = load_problems("demo", limit=options.problems)
     print(f"{len(problems)} problems, n = 8\n\nstrategy       accuracy  tokens per problem")
     with Session.open("demo", server="embedded") as session:
         for name, strategy in (("two-agree", TWO_AGREE), ("majority vote", "majority-vote")):

@@ -26,8 +26,8 @@ def print_tree(problem: ProblemRecord) -> None:
             node = done.node[:depth]
             if node not in seen:
                 seen.add(node)
-                said = " ".join(step.split())[:70]
-                print(f"  {'-' if score is None else format(score, '.2f'):>5} {'  ' * depth}{said}")
+                text = " ".join(step.split())[:70]
+                print(f"  {'-' if score is None else format(score, '.2f'):>5} {'  ' * depth}{text}")
 
 
 def print_requests(run: Run) -> None:

@@ -140,6 +140,6 @@ def test_the_best_chain_with_the_answer_and_a_doubt_are_printed(
     assert result.chosen in others
     assert [line.split(" ", 1)[1] for line in chain] == steps
     assert rules.startswith("by rule: ")
-    assert rules.endswith(f"; {result.vote} counts")
+    assert rules.endswith(f"; the strategy uses {result.vote}")
     assert doubt == "It may be wrong."
     assert last == f"answer: {result.answer}"

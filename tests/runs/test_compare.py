@@ -257,7 +257,7 @@ def test_runs_asked_for_the_same_tell_where_their_trees_part(tmp_path):
         assert figure.reading == f"Asked for the same as one: {told}."
         assert (drawn["trees"], drawn["differ"]) == (2, len(differ))
         where = "at problem b, step 0.1, " if pair.trees.first else ""
-        assert drawn["the first parts"] == (first and where + first)
+        assert drawn["first difference"] == (first and where + first)
     remote = {"url": ["http://127.0.0.1:1"], "reproducible": False}
     assert pair_of(one, run("seed", seed=1)).trees is None
     for name, value in (("limits", {"deadline_s": 1.0}), ("remotes", {"generator": remote})):

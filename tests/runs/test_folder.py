@@ -65,7 +65,7 @@ def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
 def test_nothing_is_put_beside_files_of_other_origin(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("precious")
-    with pytest.raises(RunError, match=f"is not empty: .*{name} is of no run"):
+    with pytest.raises(RunError, match=f"is not empty: .*{name} belongs to no run"):
         create_run(tmp_path, {})
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -157,11 +157,12 @@ def backup(file: Path, to: Path) -> int:
 
 def unusable(file: Path, error: Exception) -> DatabaseUnusable:
     """The error of a file that cannot be used."""
-    full = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR"))
+    name = getattr(error, "sqlite_errorname", "")
+    disk = isinstance(error, OSError) or name.startswith(("SQLITE_FULL", "SQLITE_IOERR"))
     return DatabaseUnusable(
         f"The keys, usage and requests in {file} cannot be used: {error}.",
         hint="Free some space on its disk, or correct what else is wrong with that."
-        if full
+        if disk
         else "Restore a backup (docs/guides/gateway.md#backup-restore-upgrade). Without one, "
         "remove the file and its -wal and -shm: all keys are gone then.",
     )

@@ -186,7 +186,7 @@ def print_answer(result: Result, doubt: str | None = None) -> None:
                 out.print(_line(score, text, "green"))
     rules = [f"{rule}: {answer}" for rule, answer in result.answers.items() if answer is not None]
     if len(rules) > 1:
-        line = f"by rule: {', '.join(rules)}; {result.vote} counts"
+        line = f"by rule: {', '.join(rules)}; the strategy uses {result.vote}"
         out.print(line, style="dim", markup=False)
     if result.limit:
         what, then = _LIMITED[result.limit]

@@ -52,7 +52,7 @@ def _short(answer: str | None) -> str:
 
 FOUND = (
     "Findings",
-    "Each rests on a 95% interval, which knows that chains of one problem are alike, never on an "
+    "Each rests on a 95% interval that allows for chains of one problem being alike, never on an "
     "estimate alone.",
 )
 

@@ -227,7 +227,7 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
         if name not in (*CIRCUMSTANCES, "sources") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
-                f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",
+                f"{_plain(before.get(name))} and is now {_plain(now.get(name))}.",
                 hint="Bring that back as it was, or start a new run.",
             )
     models = _models(now)
@@ -238,6 +238,12 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
                 f"{models[role]!r}.",
                 hint="Serve that model again, or start a new run.",
             )
+
+
+def _plain(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"{value!r:.200}"
+    return f"{', '.join(f'{name} {each}' for name, each in value.items()) or 'nothing':.200}"
 
 
 def _models(config: Json) -> dict[str, str]:

@@ -83,7 +83,7 @@ def refuse_begun(folder: Path, *, in_python: bool = False) -> None:
         stranger = _stranger(folder) if is_folder(folder) else None
     if stranger:
         raise WrongFolder(
-            f"{folder} is not empty: {stranger} is of no run.",
+            f"{folder} is not empty: {stranger} belongs to no run.",
             hint="Give another folder as out." if in_python else "Name another folder with --out.",
         )
 

@@ -90,7 +90,7 @@ async def fit(
         return sum(counts) / len(pilot)
 
     fitted = await fit_n(configured, tokens, budget)
-    over = ", the least there is" if fitted.cost > budget else ""
+    over = ", and no smaller n exists" if fitted.cost > budget else ""
     campaign.observer.say(
         f"{base.name}: n={fitted.n} takes {fitted.cost / budget:.0%} of the budget{over}"
     )

@@ -215,7 +215,9 @@ def read_chains(file: Path) -> list[TraceChain]:
         rows = [parse_json(line) for line in read_text(file).splitlines()]
         read = [_chain(row) for row in rows if None not in (row.get("step_scores") or [None])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise DatasetError(f"{file} cannot be read as traces: {error!r}") from error
+        raise DatasetError(
+            f"{file} cannot be read as traces: {error or type(error).__name__}"
+        ) from error
     chains = [
         chain
         for chain in read

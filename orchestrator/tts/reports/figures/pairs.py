@@ -199,7 +199,7 @@ def trees_figure(pairs: Mapping[str, Pair], baseline: str) -> Figure | None:
             "trees": len(pair.common),
             "differ": len(pair.trees.differ),
             "problems": _listed(pair.trees.differ) or None,
-            "the first parts": _parting(pair.trees, (baseline, name)),
+            "first difference": _parting(pair.trees, (baseline, name)),
         }
         for name, pair in pairs.items()
         if pair.trees is not None

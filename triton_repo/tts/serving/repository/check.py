@@ -46,7 +46,7 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     For target tensorrt. Reads files only, and renders into a temporary folder. Raises
     CheckpointError if the ids of the verifier's labels cannot be known.
     """
-    fix = f"Render it again: tts render {deployment.name}"
+    fix = f"Render it again: tts render {deployment.argument}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         rendered = Path(temporary) / "models"
         render_models(deployment, model_configs(deployment), rendered)

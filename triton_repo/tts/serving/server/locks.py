@@ -181,7 +181,7 @@ def _supervised(service: Service) -> Supervised:
         )
     return Supervised(
         f"Deployment {name} is already served by another process{who}.",
-        hint=f"Use its server, or stop it: tts serve {name} --stop",
+        hint=f"Use its server, or stop it: tts serve {service.deployment.argument} --stop",
     )
 
 

@@ -52,7 +52,7 @@ def find_server(service: Service) -> ServerState | None:
     name = service.deployment.name
     raise ServerError(
         f"Deployment {name} has changed since {state} was started.",
-        hint=f"Stop it first: tts serve {name} --stop",
+        hint=f"Stop it first: tts serve {service.deployment.argument} --stop",
     )
 
 

@@ -226,7 +226,7 @@ def start_server(
             name = service.deployment.name
             raise ServerError(
                 f"Deployment {name} is already served by {running}.",
-                hint=f"Use it, or stop it: tts serve {name} --stop",
+                hint=f"Use it, or stop it: tts serve {service.deployment.argument} --stop",
             )
         variables, command_at = service.prepare(say)
         share = take_share(service.folder, check) if shared else None
