@@ -93,7 +93,9 @@ def test_beside_critiques_work_gathers_while_that_costs_less_than_steps_of_its_o
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("flying", [0, 1])
-def test_the_first_critique_waits_until_nothing_is_generated_and_others_join_it(whole, flying):
+def test_the_first_critique_waits_while_others_are_generated_and_further_ones_join_it(
+    whole, flying
+):
     scheduler = critic(whole=whole)
     for child in range(flying):
         scheduler.add(score(0, child, 1))
@@ -107,6 +109,15 @@ def test_the_first_critique_waits_until_nothing_is_generated_and_others_join_it(
     for job in critiques if gathers else jobs:
         scheduler.end(job)
     assert len(send(scheduler)) == (0 if flying else 1)
+
+
+def test_the_first_critique_does_not_wait_for_the_last_requests_of_a_stream():
+    scheduler = critic()
+    generating(scheduler, 2)
+    for child in range(16):
+        assert send(scheduler) == []
+        scheduler.add(score(0, child, 1))
+    assert len(send(scheduler)) == 16
 
 
 @pytest.mark.parametrize(("writes", "running", "sent"), [(True, 0, 0), (True, 3, 1), (False, 0, 1)])
