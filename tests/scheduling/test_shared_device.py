@@ -114,10 +114,10 @@ def test_the_first_critique_waits_while_others_are_generated_and_further_ones_jo
 def test_the_first_critique_does_not_wait_for_the_last_requests_of_a_stream():
     scheduler = critic()
     generating(scheduler, 2)
-    for child in range(16):
+    for child in range(64):
         assert send(scheduler) == []
         scheduler.add(score(0, child, 1))
-    assert len(send(scheduler)) == 16
+    assert len(send(scheduler)) == 64
 
 
 @pytest.mark.parametrize(("writes", "running", "sent"), [(True, 0, 0), (True, 3, 1), (False, 0, 1)])
