@@ -225,9 +225,10 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
         )
     for name in (*before, "functions", "limits", "seeds"):
         if name not in (*CIRCUMSTANCES, "sources") and now.get(name) != before.get(name):
+            name, was, is_now = _difference(name, before.get(name), now.get(name))
             raise RunError(
-                f"The run in {folder} cannot be continued: its {name} was "
-                f"{_plain(before.get(name))} and is now {_plain(now.get(name))}.",
+                f"The run in {folder} cannot be continued: its {name} was {was!r:.200} and is now "
+                f"{is_now!r:.200}.",
                 hint="Bring that back as it was, or start a new run.",
             )
     models = _models(now)
@@ -240,10 +241,12 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
             )
 
 
-def _plain(value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"{value!r:.200}"
-    return f"{', '.join(f'{name} {each}' for name, each in value.items()) or 'nothing':.200}"
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
+    """The first field that differs, by its path, with both values."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return name, before, now
+    field = next(each for each in [*before, *now] if before.get(each, ...) != now.get(each, ...))
+    return _difference(f"{name}.{field}", before.get(field), now.get(field))
 
 
 def _models(config: Json) -> dict[str, str]:
