@@ -3,10 +3,12 @@
 import gc
 import json
 import os
+import re
 import signal
 from collections.abc import Generator
 from copy import deepcopy
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,8 +30,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
 # else the whole command line is made anew for each command of a test, as none is for a user
 typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]  # no other way
 
+os.fsync = lambda descriptor: None  # no test cuts the power, and a disk may take long
+
 parsed = cache(yaml_reader.parse_yaml)  # 10 ms for each deployment
 yaml_reader.parse_yaml = lambda text: deepcopy(parsed(text))
+
+NUMBERS = count()
 
 SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]
 CHAT_TEMPLATE = (
@@ -108,8 +114,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: looking for garbage in it takes longer than the rest."""
+    """What is collected stays to the end: looking for garbage in it takes longer than the rest.
+
+    Looking for it seldom afterwards takes a fifteenth off the tests.
+    """
     gc.disable()
+    gc.set_threshold(10_000)
     try:
         return (yield)
     finally:
@@ -134,6 +144,7 @@ FORKING = {
     "test_sandbox.py",
     "test_score_run.py",
     "test_shared.py",
+    "test_spec.py",
     "test_user_paths.py",
     "test_worker_process.py",
 }
@@ -141,11 +152,20 @@ FORKING = {
 make a fork crash."""
 
 
+LONG = {"test_connecting.py", "test_grader.py", "test_schedules.py"}
+"""Files whose tests start processes or wait, as tests of real servers do."""
+SMALL = {"constraints", "datasets", "endpoints", "prompting", "scheduling", "strategies"}
+"""Packages whose tests are so short that all workers end together."""
+
+
 def order(item: pytest.Item) -> int:
     """Where a test stands in a run: a lower number is earlier."""
+    package = item.path.relative_to(Path(__file__).parent).parts[0]
     if item.path.name in FORKING or "torch" in item.fixturenames:  # type: ignore[attr-defined]
         return 0
-    return 1 if item.get_closest_marker("server") else 2
+    if item.get_closest_marker("server") or item.path.name in {package, *LONG}:
+        return 1
+    return 3 if package in SMALL else 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -153,14 +173,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests of real servers come first: they wait often, and the many small ones fill the end.
 
     Before all others comes what takes one process the longest, the tests that need PyTorch, and
-    what forks. Tests that share what is made for their module are a group. What is slow is left
-    out, unless it is asked for by `--all` or by its marker.
+    what forks; beside servers come tests of the whole project. Tests that share what is made for
+    their module are a group, and so are the others of a file: thousands of groups keep the process
+    busy that gives them out. What is slow is left out, unless `--all` or its marker asks for it.
     """
     items.sort(key=lambda item: (order(item), item.path))
     for item in items:
         if "torch" in item.fixturenames:  # type: ignore[attr-defined]
             item.add_marker(pytest.mark.xdist_group("torch"))
-        elif has_module_fixtures(item) and not item.get_closest_marker("xdist_group"):
+        elif not item.get_closest_marker("xdist_group") and (
+            order(item) >= 2 or has_module_fixtures(item)
+        ):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     if not config.getoption("--all") and "slow" not in config.getoption("-m"):
         slow = [item for item in items if item.get_closest_marker("slow")]
@@ -172,6 +195,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def anyio_backend() -> str:
     """The event loop of async tests."""
     return "asyncio"
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own. pytest's looks at all the others for its number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.mktemp(f"{name}-{next(NUMBERS)}", numbered=False)
 
 
 @pytest.fixture

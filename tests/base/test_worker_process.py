@@ -11,6 +11,7 @@ import threading
 import psutil
 import pytest
 from tests.amounts import amount
+from tests.base.limits import let_take
 from tests.forks import said_in_a_fork
 from tests.interrupts import InterruptedAt
 
@@ -83,13 +84,15 @@ def test_an_answer_to_another_request_is_never_taken(worker):
 
 
 @pytest.mark.parametrize(
-    ("said", "loss"), [("hang", Loss.CPU), ("fill", Loss.MEMORY), ("die", Loss.CRASHED)]
+    ("said", "loss", "cpu_s"),
+    [("hang", Loss.CPU, 0.2), ("fill", Loss.MEMORY, 60), ("die", Loss.CRASHED, 60)],
 )
-def test_a_request_that_costs_its_worker_says_how_and_the_next_is_answered(said, loss):
-    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=0.5, memory_mb=256)
+def test_a_request_that_costs_its_worker_says_how_and_the_next_is_answered(said, loss, cpu_s):
+    worker = WorkerProcess("tests.base.echo_worker", "echoes", cpu_s=cpu_s, memory_mb=256)
     with pytest.raises(WorkerLost) as lost:
         worker.ask(said)
     assert lost.value.loss is loss
+    let_take(60, worker)
     assert worker.ask("next").content == "next"
     worker.reap()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.forks import said_in_a_fork
 
 from tts.base import paths
 from tts.base.errors import ConfigError
@@ -279,29 +280,25 @@ def test_what_cannot_be_a_deployment_file_is_refused(tmp_path, monkeypatch, name
         load_deployment(name)
 
 
-_watched = None
+def effects():
+    """What reading all deployments does beside it, seen by an audit hook, which stays for good."""
+    seen = []
+    kinds = ("socket.", "subprocess.", "shutil.", "os.mkdir", "os.re", "os.exec")
 
+    def watch(event, arguments):
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        # a module that is imported for the first time is compiled
+        if (event.startswith(kinds) or writes) and "__pycache__" not in str(arguments):
+            seen.append(f"{event} {arguments}")
 
-def _watch(event, arguments):
-    acts = event.startswith(("socket.", "subprocess.", "shutil.", "os.mkdir", "os.re", "os.exec"))
-    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    # a module that is imported for the first time is compiled
-    if _watched is not None and (acts or writes) and "__pycache__" not in str(arguments):
-        _watched.append(f"{event} {arguments}")
-
-
-sys.addaudithook(_watch)  # none can be taken away again
-
-
-@pytest.mark.parametrize("name", bundled_deployments())
-def test_reading_a_deployment_has_no_other_effect(name, home, capfd):
-    global _watched
-    _watched = seen = []
-    try:
+    sys.addaudithook(watch)
+    for name in bundled_deployments():
         load_deployment(name)
-    finally:
-        _watched = None
-    assert seen == []
+    return seen
+
+
+def test_reading_a_deployment_has_no_other_effect(home, capfd):
+    assert said_in_a_fork(effects) == "[]"
     assert capfd.readouterr() == ("", "")
     assert not home.exists()
 

@@ -70,19 +70,19 @@ class Client(Runner):
         """A long request that runs: its ticket, and where its further responses come."""
         replies: queue.SimpleQueue[Response] = queue.SimpleQueue()
         ticket = self.host.submit(sampled(n=200, streaming=True), replies.put)
-        assert not replies.get(timeout=10).final
+        assert not replies.get(timeout=60).final
         return ticket, replies
 
     def comes_to_rest(self) -> bool:
         """Whether the engine says, in time, that it holds nothing."""
         while True:
-            now = self.statistics.get(timeout=10)
+            now = self.statistics.get(timeout=60)
             if now.active == now.blocks_used == now.blocks_reserved == 0:
                 return True
 
 
 def last(replies: queue.SimpleQueue[Response]) -> Response:
-    while not (response := replies.get(timeout=10)).final:
+    while not (response := replies.get(timeout=60)).final:
         pass
     return response
 
@@ -144,11 +144,11 @@ def test_a_cold_request_is_refused_while_another_one_runs(client):
     cold = queue.SimpleQueue()
     ticket, _ = client.running()
     client.host.submit(sampled(n=2), cold.put, cold=True)
-    assert cold.get(timeout=10).failure is Failure.IN_USE
+    assert cold.get(timeout=60).failure is Failure.IN_USE
     client.host.cancel(ticket)
     for _ in range(200):  # what is cancelled holds its blocks until the next step
         client.host.submit(sampled(n=2), cold.put, cold=True)
-        answer = cold.get(timeout=10)
+        answer = cold.get(timeout=60)
         if answer.failure is not Failure.IN_USE:
             break
         time.sleep(0.02)
@@ -160,7 +160,7 @@ def test_functions_are_called_in_the_thread_that_answers_and_may_fail(client):
     client.host.call(lambda: 1 / 0)
     client.host.call(lambda: threads.put(threading.current_thread().name))
     client.host.submit(sampled(n=1), lambda _: threads.put(threading.current_thread().name))
-    assert threads.get(timeout=10) == threads.get(timeout=10) == "answers"
+    assert threads.get(timeout=60) == threads.get(timeout=60) == "answers"
 
 
 def test_a_killed_engine_fails_its_requests_with_a_sentence_and_is_reported(pair, caplog):
@@ -211,7 +211,7 @@ def test_an_engine_ends_with_the_process_that_opened_it_even_in_a_step(pair, tmp
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         engine = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-    assert not psutil.wait_procs([engine], timeout=10)[1]
+    assert not psutil.wait_procs([engine], timeout=60)[1]
 
 
 def test_ctrl_c_while_an_engine_opens_ends_its_process(tmp_path, monkeypatch):

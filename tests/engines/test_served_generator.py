@@ -124,7 +124,7 @@ def test_rows_are_answered_as_they_finish_as_each_would_be_alone(client):
 
 def test_requests_of_one_client_are_answered_by_its_latest(client):
     requests = [by_rows("b", 1, (30, 150), (30, 60)), by_rows("b", 3, (9, 100), (9, 3))]
-    answers = list(client.stub.ModelStreamInfer(iter(requests), timeout=20))
+    answers = list(client.stub.ModelStreamInfer(iter(requests), timeout=60))
     found, final = row_answers(answers)
     assert sorted(found) == [1, 2, 3, 4]
     assert sum(final) in (1, 2)  # two if the first were done when the second came
@@ -147,7 +147,7 @@ def test_a_bad_row_fails_alone(client):
 def test_stopping_a_row_leaves_the_others(client):
     requests: queue.SimpleQueue = queue.SimpleQueue()
     requests.put(by_rows("d", 1, (30, 220), (30, 220), (30, 1)))
-    answers = client.stub.ModelStreamInfer(iter(requests.get, None), timeout=20)
+    answers = client.stub.ModelStreamInfer(iter(requests.get, None), timeout=60)
     first = [next(answers)]  # of the short row: all run
     requests.put(infer("generator", request_id="d-2", stop=True))
     requests.put(None)
@@ -261,7 +261,7 @@ def test_the_metrics_have_the_names_of_tensorrt_llm(client):
 
 def test_the_token_lengths_are_counted(client):
     def counted() -> dict[tuple[str, str], float]:
-        with urllib.request.urlopen(client.metrics_url, timeout=5) as answer:
+        with urllib.request.urlopen(client.metrics_url, timeout=60) as answer:
             lines = [ln for ln in answer.read().decode().splitlines() if '"generator"' in ln]
         return {
             (length, part): float(line.rsplit(" ", 1)[1])
@@ -282,7 +282,7 @@ def test_the_token_lengths_are_counted(client):
     before = after = settled()
     client.generate(**sampled(output=8))
     client.generate(**sampled(output=0))  # refused: not counted
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while after == before and time.monotonic() < deadline:
         after = settled()
     assert {key: value - before[key] for key, value in after.items()} == {

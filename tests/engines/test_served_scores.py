@@ -33,7 +33,7 @@ def test_rows_are_scored_as_each_would_be_alone_and_a_bad_one_fails_alone(client
         return_generation_logits=np.ones((4, 1), np.bool_),
     )
     request.parameters[wire.FIRST_ROW].int64_param = 3
-    answer = client.stub.ModelInfer(request, timeout=20)
+    answer = client.stub.ModelInfer(request, timeout=60)
     raw = dict(zip((o.name for o in answer.outputs), answer.raw_output_contents, strict=True))
     numbers = np.frombuffer(raw["batch_index"], np.int32).tolist()
     assert sorted(numbers) == [3, 4, 5, 6]

@@ -22,7 +22,7 @@ class Client:
 
     def open(self, request):
         """Start one request on a stream of its own; returns the call, an iterator of answers."""
-        return self.stub.ModelStreamInfer(iter([request]), timeout=20)
+        return self.stub.ModelStreamInfer(iter([request]), timeout=60)
 
     def generate(self, **tensors) -> tuple[list[int], str]:
         """Tokens of the one response and its error, one of which is empty."""
@@ -34,11 +34,11 @@ class Client:
 
     def score(self, model="prm", **tensors):
         tensors = {"output": 1, "return_generation_logits": True, **tensors}
-        return outputs(self.stub.ModelInfer(infer(model, **tensors), timeout=20))
+        return outputs(self.stub.ModelInfer(infer(model, **tensors), timeout=60))
 
     def gauges(self, model: str) -> dict[str, float]:
         """The nv_trt_llm_* gauges of a model by their label's value."""
-        with urllib.request.urlopen(self.metrics_url, timeout=5) as answer:
+        with urllib.request.urlopen(self.metrics_url, timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         found = {}
         for line in lines:
@@ -50,8 +50,8 @@ class Client:
         return found
 
     def at_rest(self, model: str) -> bool:
-        """Whether the gauges come to show, within two seconds, that the engine holds nothing."""
-        deadline = time.monotonic() + 2
+        """Whether the gauges come to show that the engine holds nothing."""
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             gauges = self.gauges(model)
             used = gauges.get("nv_trt_llm_kv_cache_block_metrics/used", 0)
