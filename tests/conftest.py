@@ -200,7 +200,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the test's own. pytest's looks at all the others for its number."""
-    name = re.sub(r"\W", "_", request.node.name)[:30]
+    name = re.sub(r"\W", "_", request.node.name)[:24]
     return tmp_path_factory.mktemp(f"{name}-{next(NUMBERS)}", numbered=False)
 
 
