@@ -284,17 +284,12 @@ def test_engines_on_a_cpu_have_threads_of_their_own(tiny_deployment):
 
 
 @pytest.mark.parametrize(
-    ("name", "server", "cores", "one_core"),
-    [
-        ("demo", "embedded", 1, True),
-        ("demo", "embedded", 2, False),
-        ("demo", "triton", 1, False),  # it may be elsewhere
-        ("demo-beside-openai", "embedded", 1, False),
-    ],
+    ("name", "cores", "one_core"),
+    [("demo", 1, True), ("demo", 2, False), ("demo-beside-openai", 1, False)],
 )
-def test_embedded_engines_share_the_only_core(monkeypatch, name, server, cores, one_core):
+def test_both_engines_share_the_only_core(monkeypatch, name, cores, one_core):
     monkeypatch.setattr(policy, "usable_cores", lambda: cores)
-    deployment = load_deployment(name).served_by(server)
+    deployment = load_deployment(name)
     assert policy_of(deployment, "decoupled").one_core is one_core
 
 

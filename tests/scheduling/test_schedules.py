@@ -151,7 +151,7 @@ def test_all_work_is_done_whatever_turns_out_on_the_way(
 
 
 @pytest.mark.parametrize(("score_s", "at_once"), [(0.9, False), (1.1, True)])
-def test_on_one_core_the_models_take_turns_once_a_step_costs_more_than_a_score_adds(
+def test_on_one_core_the_models_take_turns_until_a_score_adds_more_than_a_step_costs(
     score_s, at_once
 ):
     scheduler = Scheduler(Policy("decoupled", 6, 400, one_core=True))
@@ -159,7 +159,7 @@ def test_on_one_core_the_models_take_turns_once_a_step_costs_more_than_a_score_a
         scheduler.add(generate(0, 0))
         scheduler.add(score(0, 1, 10))
         sent = send(scheduler)
-        assert len(sent) == (2 if at_once or not is_learnt else 1)
+        assert len(sent) == (3 if at_once and is_learnt else 1)
         for job in sent:
             scheduler.end(job)
         for load in [1, 4] * 20:

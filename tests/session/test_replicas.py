@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.session.servers import FakeServer
 
 from tts.base.errors import EndpointUnavailable, RequestRefused, ServerError
-from tts.driver import policy_of
+from tts.driver import Driver, policy_of
 from tts.endpoints.retry import PATIENCE_S
 from tts.fleet import replicas as replicas_module
 from tts.fleet.drivers import Drivers
@@ -180,6 +180,27 @@ def test_servers_together_run_no_more_problems_at_a_time_than_may(
         for start in starts
     ]
     assert max(running) == at_a_time
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_engines_share_the_only_core_of_the_machine_that_they_are_on(
+    tiny_deployment, words, monkeypatch, is_here
+):
+    policies = []
+
+    class Recorded(Driver):
+        def __init__(self, models, generator, verifier, policy, **options):
+            policies.append(policy)
+            super().__init__(models, generator, verifier, policy, **options)
+
+    monkeypatch.setattr("tts.fleet.drivers.Driver", Recorded)
+    monkeypatch.setattr("tts.driver.policy.usable_cores", lambda: 1)
+    server = FakeServer("s", words)
+    pair = server.pair()
+    pair.is_here = is_here
+    monkeypatch.setattr(server, "pair", lambda: pair)
+    solved_on(tiny_deployment, server)
+    assert [policy.one_core for policy in policies] == [is_here]
 
 
 def test_a_server_that_comes_back_is_used_again(tiny_deployment, words, expected):

@@ -46,9 +46,9 @@ def _step_tokens(deployment: Deployment) -> int | None:
 
 
 def share_the_only_core(deployment: Deployment) -> bool:
-    """Whether both engines run beside this process, on one core; Triton may run elsewhere."""
-    embedded = deployment.server.kind == "embedded" and len(deployment.engines()) == 2
-    return embedded and usable_cores() == 1
+    """Whether both engines compute on the only core there is, if this user started them here."""
+    compiled = deployment.target == "openvino" and len(deployment.engines()) == 2
+    return compiled and usable_cores() == 1
 
 
 def share_gpus(deployment: Deployment) -> bool:

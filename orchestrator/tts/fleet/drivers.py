@@ -333,16 +333,17 @@ class Drivers:
             self._drivers[pair] = Driver(
                 self._models,
                 *pair.endpoints,
-                self._share(),
+                self._share(pair),
                 record=partial(self.journal.record, server=server),
                 clock=self.journal.clock,
                 counts_rest=self.journal.log is None,  # a log ends with its last problem
             )
         return self._drivers[pair]
 
-    def _share(self) -> Policy:
+    def _share(self, pair: EnginePair) -> Policy:
         """The policy of the next server: its part of all problems in flight, at least one."""
-        if self._policy.problems is None:
-            return self._policy
-        share, rest = divmod(self._policy.problems, len(self.replicas))
-        return replace(self._policy, problems=max(1, share + (len(self._drivers) < rest)))
+        policy = replace(self._policy, one_core=self._policy.one_core and pair.is_here)
+        if policy.problems is None:
+            return policy
+        share, rest = divmod(policy.problems, len(self.replicas))
+        return replace(policy, problems=max(1, share + (len(self._drivers) < rest)))

@@ -120,15 +120,18 @@ class Engines:
         name: str,
         connect: Callable[[], Connection | None] = lambda: None,
         check: Callable[[], None] = lambda: None,
+        *,
+        ours: bool = False,
     ) -> None:
         """Use the engines of this machine, if there are any, with each replica of those elsewhere.
 
-        Replicas that did not answer when they were probed are used once they do. `check`: see
-        EnginePair. A single server is watched beside all that runs instead.
+        `ours`: whether this user has started them, so that they are surely here. Replicas that did
+        not answer when they were probed are used once they do. `check`: see EnginePair. A single
+        server is watched beside all that runs instead.
         """
         for number in range(max(1, len(self.remotes))):
             pair = self.pair("" if number else name, connect(), number)
-            pair.check = check
+            pair.check, pair.is_here = check, ours
             self.replicas.use(pair)
             if isinstance(pair.connection, RemoteConnection) and pair.connection.silent:
                 silent = pair.connection.silent[0]
@@ -254,7 +257,7 @@ async def open_replicas(
         elif deployment.server.kind == "embedded":
             opening = embedded_engines(deployment, say, on_loading, needed)
             connection, engines.steps = await stack.enter_async_context(opening)
-            engines.use_here(connection.address, lambda: connection, connection.check)
+            engines.use_here(connection.address, lambda: connection, connection.check, ours=True)
         else:
             triton = servers[-1]
             engines.steps = steps_of(deployment, triton.addresses, ours=triton.ours)
@@ -262,7 +265,7 @@ async def open_replicas(
             def to_server() -> Connection:
                 return triton_connection(deployment, triton.address, triton.comes_back)
 
-            engines.use_here(triton.address, to_server)
+            engines.use_here(triton.address, to_server, ours=triton.ours)
         yield engines
 
 

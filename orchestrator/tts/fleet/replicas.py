@@ -58,6 +58,8 @@ class EnginePair(Replica):
     comes_back: Callable[[], bool] = lambda: False
     """Whether it is gone, and another process is starting it again."""
     close: Callable[[], Awaitable[None]] = _nothing
+    is_here: bool = False
+    """Whether this machine's own engines are behind it."""
     failure: TtsError | None = field(default=None, init=False)
     """The last failure, unless it has worked since."""
     down: asyncio.Future[TtsError] = field(init=False)

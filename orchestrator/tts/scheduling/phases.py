@@ -81,7 +81,7 @@ class Alternating(Schedule):
 class OneCore(Schedule):
     """The schedule `decoupled` on one core: turns like `batched`, where fuller steps are cheaper.
 
-    That is once the verifier has shown that the fixed cost of a step exceeds what a score adds.
+    That is until the verifier has shown that a score adds more than the fixed cost of a step.
     """
 
     def __init__(self, generator: Queue, verifier: Queue, widths: Collection[int]) -> None:
@@ -104,7 +104,7 @@ class OneCore(Schedule):
     @property
     def _now(self) -> Schedule:
         share = self.verifier.curve.share(1)
-        return self._turns if share is not None and share < 1 / 2 else self._no_turns
+        return self._turns if share is None or share < 1 / 2 else self._no_turns
 
 
 def new_schedule(
