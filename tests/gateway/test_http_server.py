@@ -278,8 +278,8 @@ async def test_what_follows_a_refused_body_is_read_for_a_while_only(monkeypatch)
 async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_is_not(
     reads, monkeypatch
 ):
-    monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 0.5)
-    size, pieces, ended = 1 << 20, 16, asyncio.Queue()
+    monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 1.5)
+    size, pieces, ended = 1 << 20, 10, asyncio.Queue()
     sent = []
 
     async def many(scope, receive, send):
@@ -300,7 +300,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_
             receive = asyncio.get_running_loop().sock_recv
             while reads and (new := await receive(client, 1 << 18)):
                 came += len(new)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
             if not reads:
                 await asyncio.sleep(0.1)
                 assert len(sent) < pieces  # it waits, and piles nothing up
