@@ -279,7 +279,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_
     reads, monkeypatch
 ):
     monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 1.5)
-    size, pieces, ended = 1 << 20, 10, asyncio.Queue()
+    size, pieces, ended = 1 << 22, 3, asyncio.Queue()
     sent = []
 
     async def many(scope, receive, send):
