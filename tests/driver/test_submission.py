@@ -271,9 +271,9 @@ async def test_a_search_that_asks_for_nothing_is_ended(tiny_deployment, words):
 async def test_those_that_wait_for_its_place_go_on(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", problems=1)
     async with run.new_driver() as driver, asyncio.timeout(30):
-        ended = [driver.submit(problem, lambda: Faulty(0)) for problem in PROBLEMS[:2]]
+        submissions = [driver.submit(problem, lambda: Faulty(0)) for problem in PROBLEMS[:2]]
         assert (await run.submit(PROBLEMS[2])).completions
-        assert all(isinstance(each.outcome.exception(), SearchError) for each in ended)
+        assert all(isinstance(each.outcome.exception(), SearchError) for each in submissions)
 
 
 class AsksOnce(Faulty):

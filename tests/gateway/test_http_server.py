@@ -279,7 +279,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_
     reads, monkeypatch
 ):
     monkeypatch.setattr(connections, "UNREAD_TIMEOUT_S", 1.5)
-    size, pieces, ended = 1 << 22, 3, asyncio.Queue()
+    size, pieces, paths = 1 << 22, 3, asyncio.Queue()
     sent = []
 
     async def many(scope, receive, send):
@@ -288,7 +288,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_
             sent.append(place)
             more = place + 1 < pieces
             await send({"type": "http.response.body", "body": b"x" * size, "more_body": more})
-        ended.put_nowait(scope["path"])
+        paths.put_nowait(scope["path"])
 
     async with served(many) as address:
         with socket.socket() as client:
@@ -304,7 +304,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_one_that_reads_slowly_
             if not reads:
                 await asyncio.sleep(0.1)
                 assert len(sent) < pieces  # it waits, and piles nothing up
-            assert await asyncio.wait_for(ended.get(), 60) == "/one"
+            assert await asyncio.wait_for(paths.get(), 60) == "/one"
             assert (came > size * pieces) is reads
 
 
@@ -332,15 +332,15 @@ async def test_more_connections_than_allowed_are_closed_and_the_others_go_on():
 
 @pytest.mark.parametrize("after", [b"", b"\0\0"], ids=["nothing", "rubbish"])
 async def test_a_request_ends_with_its_connection_and_writes_nothing_more(after):
-    ended, left = asyncio.Queue(), []
+    paths, leavers = asyncio.Queue(), []
 
     async def slow(scope, receive, send):
-        scope["state"][ON_LEAVE] = lambda: left.append(scope["path"])
+        scope["state"][ON_LEAVE] = lambda: leavers.append(scope["path"])
         while (message := await receive())["type"] != "http.disconnect":
             if not message["more_body"]:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"too late"})
-        ended.put_nowait(scope["path"])
+        paths.put_nowait(scope["path"])
 
     async with served(slow) as address:
         reader, writer = await asyncio.open_connection(*address)
@@ -352,5 +352,5 @@ async def test_a_request_ends_with_its_connection_and_writes_nothing_more(after)
         rest = await asyncio.wait_for(reader.read(), 60)
         assert b"too late" not in rest
         assert b"400" not in rest
-        assert [await asyncio.wait_for(ended.get(), 60)] == left == ["/one"]
+        assert [await asyncio.wait_for(paths.get(), 60)] == leavers == ["/one"]
         writer.close()

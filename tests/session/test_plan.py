@@ -183,17 +183,17 @@ def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
 
 
 def test_a_plan_is_the_same_as_what_it_has_written_and_as_nothing_else(tiny_deployment, tmp_path):
-    written = config(tiny_deployment).to_json()
-    check_same(config(tiny_deployment).to_json(), written, tmp_path)
+    before = config(tiny_deployment).to_json()
+    check_same(config(tiny_deployment).to_json(), before, tmp_path)
     for change in ({"seed": 1}, {"schedule": "lockstep"}, {"endpoints": {"verifier": "r"}}):
         with pytest.raises(RunError, match="cannot be continued"):
-            check_same(config(tiny_deployment, **change).to_json(), written, tmp_path)
+            check_same(config(tiny_deployment, **change).to_json(), before, tmp_path)
     for name, old, why in (
         ("deployment_digest", "old", "deployment_digest was 'old'"),
         ("prompting", {"verifier": {}}, r"prompting\.verifier\.format was None and is now"),
     ):
         with pytest.raises(RunError, match=f"its {why}"):
-            check_same(written, {**written, name: old}, tmp_path)
+            check_same(before, {**before, name: old}, tmp_path)
 
 
 def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):

@@ -99,7 +99,7 @@ def main() -> None:
         systems = [start_system(name, what, url, folder, stack) for name, _, what in pairs]
         words = texts_of(options.tokenizer) if systems else []
         options.json.touch()
-        ended: list[str] = []
+        endings: list[str] = []
         for system in systems:
             measured(system, "8x2", words, options, -1)  # what is learnt at the first requests
             system.halt(signal.SIGSTOP)
@@ -112,7 +112,7 @@ def main() -> None:
                         systems.remove(system)
                         assert system.log
                         last = system.log.read_text(errors="replace")[-2000:]
-                        ended.append(
+                        endings.append(
                             f"{system.name} ended in {cell}, and was asked no more:\n{last}"
                         )
                         continue
@@ -120,8 +120,8 @@ def main() -> None:
                     with options.json.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
     print_rows([json.loads(line) for line in options.json.read_text().splitlines()])
-    if ended:
-        sys.exit("\n".join(ended))
+    if endings:
+        sys.exit("\n".join(endings))
 
 
 def start_system(name: str, what: str, behind: str, folder: Path, stack: ExitStack) -> System:

@@ -45,7 +45,7 @@ class ProcessIdentity:
             gone = not fields or fields[0] in "ZX" or int(fields[_STARTED]) != self.started_ticks
             _processes[self] = None if gone else psutil.Process(self.pid)
         except psutil.NoSuchProcess:
-            return None
+            _processes[self] = None
         except OSError:  # no descriptor is free to look with: as it was
             pass
         return _processes.get(self)
